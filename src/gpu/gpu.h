@@ -1,0 +1,60 @@
+/* How any GPU makes the orders: the kernel row, the launch, and the facts a row may ask for. */
+#ifndef DETGEMM_GPU_H
+#define DETGEMM_GPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../problem.h"
+
+/* What the planner knows of a device. */
+typedef struct dg_gpu_facts {
+  int arch;            /* compute capability as 10 * major + minor; 90 is Hopper */
+  int multiprocessors; /* SMs, CUs */
+  int shared_bytes;    /* block memory one block may opt in to */
+} dg_gpu_facts;
+
+/* A tiled tensor map (TMA): dims[0] is the contiguous one. strides[i] is in bytes, of dims[i+1].
+ * Two-byte elements. Out-of-range elements read as +0. */
+typedef struct dg_gpu_map {
+  const void *base;
+  int rank; /* 2 or 3 */
+  uint64_t dims[3];
+  uint64_t strides[2];
+  uint32_t box[3];
+  int swizzle_bytes; /* 0, 32, 64 or 128 */
+} dg_gpu_map;
+
+/* One launch, filled by a row's prepare(). A kernel's parameters are: const __grid_constant__
+ * dg_problem, then map_count const __grid_constant__ CUtensorMap, then const __grid_constant__
+ * dg_gpu_tuning. */
+typedef struct dg_gpu_tuning {
+  int32_t v[8];
+} dg_gpu_tuning;
+
+typedef struct dg_gpu_launch {
+  uint32_t grid[3];
+  uint32_t block;        /* threads, one-dimensional */
+  uint32_t cluster;      /* blocks in a cluster along x; 0 or 1: none */
+  uint32_t shared_bytes; /* dynamic block memory */
+  bool overlap;          /* programmatic dependent launch: the kernel calls griddepcontrol.wait
+                            before it touches memory */
+  int map_count;
+  dg_gpu_map maps[3];
+  dg_gpu_tuning tuning;
+} dg_gpu_launch;
+
+/* One kernel. Every row of an order gives the same bits, so fits() must be right and
+ * microseconds() may be wrong: it costs only speed. */
+typedef struct dg_gpu_kernel {
+  const char *name;   /* <order>_<tile>_<arch>, also what DETGEMM_KERNEL matches */
+  const char *symbol; /* the extern "C" kernel in the image */
+  int image;          /* index into the back end's embedded images */
+  int order;          /* a dg_order */
+  int arch_min, arch_max;
+  bool (*fits)(const dg_problem *p, const dg_gpu_facts *facts);
+  double (*microseconds)(const dg_problem *p, const dg_gpu_facts *facts);
+  void (*prepare)(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
+} dg_gpu_kernel;
+
+#endif

@@ -1,0 +1,30 @@
+/* What every operation becomes: one strided product. Plain data, so that GPU kernels take it by
+ * value; it is included by C and by CUDA sources. */
+#ifndef DETGEMM_PROBLEM_H
+#define DETGEMM_PROBLEM_H
+
+#include <stdint.h>
+
+/* Element (i, j) of product z is at data + z * bs + i * rs + j * cs, in elements of dtype. */
+typedef struct dg_operand {
+  void *data; /* NULL: absent (start: +0, bias: none) */
+  int64_t rs, cs, bs;
+  int32_t dtype; /* a dg_dtype */
+  int32_t reserved;
+} dg_operand;
+
+/* out[m,n] = round(start[m,n] + sum over k of a[m,k] b[k,n], then + bias), batch times. bias is one
+ * value per row or per column: one of its strides is zero. m and n may have been exchanged
+ * against the caller's (problem.c), which changes no bit: both orders are symmetric in a and b. */
+typedef struct dg_problem {
+  int64_t m, n, k, batch;
+  dg_operand a;   /* rs: stride of m, cs: stride of k */
+  dg_operand b;   /* rs: stride of k, cs: stride of n */
+  dg_operand out; /* rs: stride of m, cs: stride of n; likewise start and bias */
+  dg_operand start;
+  dg_operand bias;
+  int32_t order; /* a dg_order */
+  int32_t reserved;
+} dg_problem;
+
+#endif
