@@ -6,8 +6,8 @@
  * orders bit by bit. An order never changes; a changed one would get a new name. What cannot be
  * computed in the order asked for is an error, never another order in silence.
  *
- * Conventions. A view is a strided matrix in memory; strides count elements, may be zero (inputs
- * only) or negative, and need no alignment beyond what a plain pointer to 2-byte data has. Every
+ * Conventions. A view is a strided matrix in memory; strides count elements and may be zero (inputs
+ * only) or negative. On the CPU data needs no alignment at all, on a GPU that of its element. Every
  * function returns a status; dg_last_error() explains the last failure on the calling thread. On
  * failure nothing has been written to the output. The library never prints and never aborts. Any
  * number of threads may call at once, also on one device handle.
@@ -68,15 +68,15 @@ typedef struct dg_view {
 /* The arguments of dg_gemm: out[M,N] = round(bias + (start + sum over k of a[M,K] b[K,N])).
  * Begin with dg_gemm_args_init(), so that later fields keep their defaults. */
 typedef struct dg_gemm_args {
-  size_t size;     /* sizeof(dg_gemm_args) */
-  dg_order order;  /* no default: an order is always chosen */
-  dg_view a;       /* [M,K]; BF16, F16, or F32 (fma only) */
-  dg_view b;       /* [K,N]; the dtype of a. A [N,K] weight is this view with its strides swapped */
-  dg_view out;     /* [M,N]; BF16, F16 or F32; no two elements may coincide or overlap an input */
-  dg_view start;   /* [M,N] F32, the state to continue from; data NULL: +0. It may be exactly out */
-  dg_view bias;    /* [1,N] BF16, F16 or F32, added in FP32 before the one rounding; NULL: none */
-  int64_t batch;   /* how many products; 1 by default; 0 does nothing */
-  void *stream;    /* the device's raw stream (cudaStream_t, musaStream_t, ...); NULL: its default */
+  size_t size;    /* sizeof(dg_gemm_args) */
+  dg_order order; /* no default: an order is always chosen */
+  dg_view a;      /* [M,K]; BF16, F16, or F32 (fma only) */
+  dg_view b;      /* [K,N]; the dtype of a. A [N,K] weight is this view with its strides swapped */
+  dg_view out;    /* [M,N]; BF16, F16 or F32; no two elements may coincide or overlap an input */
+  dg_view start;  /* [M,N] F32, the state to continue from; data NULL: +0. It may be exactly out */
+  dg_view bias;   /* [1,N] BF16, F16 or F32, added in FP32 before the one rounding; NULL: none */
+  int64_t batch;  /* how many products; 1 by default; 0 does nothing */
+  void *stream;   /* the device's raw stream (cudaStream_t, musaStream_t, ...); NULL: its default */
 } dg_gemm_args;
 
 /* Arguments with every default set: batch 1, no start, no bias, default stream. */
@@ -138,7 +138,7 @@ DG_API const char *dg_device_name(const dg_device *device);
 DG_API const char *dg_device_description(const dg_device *device);
 
 /* How many devices this process could open, and the name of the i-th (NULL past the end), for
- * example "cpu", "cuda:0". Names live as long as the process. */
+ * example "cpu", "cuda:0". A name is valid until the next such call of the thread. */
 DG_API int dg_device_count(void);
 DG_API const char *dg_device_name_at(int index);
 
@@ -159,8 +159,8 @@ DG_API dg_status dg_gemm(dg_device *device, const dg_gemm_args *args);
  */
 DG_API dg_status dg_forward(dg_device *device, void *stream, dg_order order, dg_view a, dg_view b,
                             dg_view out);
-DG_API dg_status dg_forward_nt(dg_device *device, void *stream, dg_order order, dg_view a, dg_view w,
-                               dg_view out);
+DG_API dg_status dg_forward_nt(dg_device *device, void *stream, dg_order order, dg_view a,
+                               dg_view w, dg_view out);
 DG_API dg_status dg_grad_a(dg_device *device, void *stream, dg_order order, dg_view dc, dg_view b,
                            dg_view da);
 DG_API dg_status dg_grad_b(dg_device *device, void *stream, dg_order order, dg_view a, dg_view dc,
@@ -175,11 +175,13 @@ typedef struct dg_kernel_info {
   const char *withheld; /* why it is not used here, or NULL */
 } dg_kernel_info;
 
-/* The kernels of a device in table order, withheld ones included. DG_ERROR_ARGUMENT past the end. */
+/* The kernels of a device in table order, withheld ones included. DG_ERROR_ARGUMENT past the end.
+ */
 DG_API int dg_kernel_count(const dg_device *device);
 DG_API dg_status dg_kernel_at(const dg_device *device, int index, dg_kernel_info *info);
 
-/* Which kernel dg_gemm would use for these arguments. Computes nothing, reads and writes no data. */
+/* Which kernel dg_gemm would use for these arguments. Computes nothing, reads and writes no data.
+ */
 DG_API dg_status dg_gemm_kernel(dg_device *device, const dg_gemm_args *args, dg_kernel_info *info);
 
 /* One sentence on the last failure of the calling thread: the argument, its value, the limit and

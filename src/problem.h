@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-/* Element (i, j) of product z is at data + z * bs + i * rs + j * cs, in elements of dtype. */
+/* Element (i, j) of product z is at data + z * bs + i * rs + j * cs, in elements of dtype. The
+ * stride of a dimension of one element is 0. */
 typedef struct dg_operand {
   void *data; /* NULL: absent (start: +0, bias: none) */
   int64_t rs, cs, bs;

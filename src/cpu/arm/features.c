@@ -1,0 +1,4 @@
+/* Every AArch64 processor has NEON with fused multiply-add. */
+#include "../cpu.h"
+
+unsigned dg_cpu_detect(void) { return DG_CPU_NEON; }

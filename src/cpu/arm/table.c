@@ -1,0 +1,5 @@
+/* The AArch64 rows, fastest first within an order. */
+#include "../cpu.h"
+
+const dg_cpu_kernel dg_cpu_arm_rows[1];
+const int dg_cpu_arm_count = 0;

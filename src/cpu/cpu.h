@@ -1,0 +1,66 @@
+/* How the CPU makes the orders: the kernel row, the packed panels, and the executor's parts.
+ *
+ * The kernel contract. A kernel is pure: it reads two packed panels and updates one full tile of
+ * FP32 state. The accumulator starts at the tile (never "+ C at the end": that would change bits
+ * where K is cut). No allocation, threads, globals, output rounding or change of the
+ * floating-point environment (the tc16 kernels may switch the rounding mode and must restore it).
+ * Vector lanes run over N or M, never over K. The executor hands in full tiles only; rows and
+ * columns past the edge hold packed zeros and their results are dropped. */
+#ifndef DETGEMM_CPU_H
+#define DETGEMM_CPU_H
+
+#include "../internal.h"
+
+/* Instruction sets, as bits. A row may run where all the bits it needs are there. */
+enum { DG_CPU_AVX2 = 1, DG_CPU_AVX512 = 2, DG_CPU_NEON = 4 };
+
+/* features.c of each architecture: what this processor and its operating system offer. */
+unsigned dg_cpu_detect(void);
+
+/* A strip of an operand seen by a packer: element (i, k) is at data + i * is + k * ks elements,
+ * where i runs along the panel's width (rows of A, columns of B) and k along the sum. */
+typedef struct dg_strip {
+  const char *data;
+  int64_t is, ks;
+  int dtype;
+} dg_strip;
+
+/* Packs k elements of `count` <= width lines into one panel; lines past count become zeros. k is
+ * filled up to the row's k_step with terms that change no accumulator. */
+typedef void dg_pack_fn(const dg_strip *strip, int64_t count, int64_t k, void *panel);
+
+/* Continues one mr x nr tile (row-major, contiguous) over k terms of two panels. */
+typedef void dg_tile_fn(int64_t k, const void *a, const void *b, float *tile);
+
+typedef struct dg_cpu_kernel {
+  const char *name;     /* <order>_<tile>_<isa> */
+  int order;            /* a dg_order */
+  unsigned needs;       /* DG_CPU_ bits */
+  int mr, nr;           /* the tile */
+  int k_step;           /* the sum may be cut here: 1 for fma, 16 for tc16 */
+  int a_bytes, b_bytes; /* a panel's bytes per k_step */
+  dg_pack_fn *pack_a, *pack_b;
+  dg_tile_fn *run;
+} dg_cpu_kernel;
+
+/* The rows of each folder, fastest first within an order; generic.c ends the list. */
+extern const dg_cpu_kernel dg_cpu_generic_rows[];
+extern const int dg_cpu_generic_count;
+#if defined(__x86_64__)
+extern const dg_cpu_kernel dg_cpu_x86_rows[];
+extern const int dg_cpu_x86_count;
+#elif defined(__aarch64__)
+extern const dg_cpu_kernel dg_cpu_arm_rows[];
+extern const int dg_cpu_arm_count;
+#endif
+
+/* threads.c: calls task(context, worker, i) for i = 0 .. count-1 on at most `threads` threads, each
+ * in the orders' floating-point environment and with its own worker number below `threads`. Works
+ * in a forked child, where OpenMP's pool is gone. */
+typedef void dg_task_fn(void *context, int worker, int64_t i);
+void dg_parallel(int threads, int64_t count, dg_task_fn *task, void *context);
+int dg_default_threads(void);
+
+extern const dg_backend dg_cpu_backend;
+
+#endif

@@ -1,0 +1,79 @@
+/* Threads over independent tasks. No task shares a sum with another, so the number of threads and
+ * who runs what can change no bit. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "../fpenv.h"
+#include "cpu.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+typedef struct work {
+  dg_task_fn *task;
+  void *context;
+  int64_t count;
+  atomic_llong next;
+  atomic_int workers;
+} work;
+
+static void take(work *w) {
+  const int worker = atomic_fetch_add(&w->workers, 1);
+  dg_fpenv saved = dg_fpenv_enter();
+  for (int64_t i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) w->task(w->context, worker, i);
+  dg_fpenv_leave(saved);
+}
+
+static void *take_thread(void *w) {
+  take(w);
+  return NULL;
+}
+
+/* The process that loaded the library. In a forked child the pool of GNU OpenMP is gone, and the
+ * next parallel region would wait for it for ever. */
+static pid_t loader;
+
+__attribute__((constructor)) static void remember_process(void) { loader = getpid(); }
+
+/* Plain threads, started and joined per call. A thread that cannot be had is done without. */
+static void run_threads(work *w, int threads) {
+  pthread_t *handles = malloc((size_t)threads * sizeof *handles);
+  int started = 0;
+  while (handles && started < threads - 1 &&
+         pthread_create(&handles[started], NULL, take_thread, w) == 0)
+    started++;
+  take(w);
+  for (int i = 0; i < started; i++) pthread_join(handles[i], NULL);
+  free(handles);
+}
+
+void dg_parallel(int threads, int64_t count, dg_task_fn *task, void *context) {
+  work w = {.task = task, .context = context, .count = count};
+  atomic_init(&w.next, 0);
+  atomic_init(&w.workers, 0);
+  if (threads > count) threads = (int)count;
+  if (threads <= 1) {
+    take(&w);
+    return;
+  }
+#ifdef _OPENMP
+  if (getpid() == loader) {
+#pragma omp parallel num_threads(threads)
+    take(&w);
+    return;
+  }
+#endif
+  run_threads(&w, threads);
+}
+
+int dg_default_threads(void) {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  const long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (int)n : 1;
+#endif
+}

@@ -1,0 +1,5 @@
+/* The x86 rows, fastest first within an order. */
+#include "../cpu.h"
+
+const dg_cpu_kernel dg_cpu_x86_rows[1];
+const int dg_cpu_x86_count = 0;

@@ -1,0 +1,70 @@
+/* What the layers of the library share. API -> check -> plan -> kernel; nothing calls upward. */
+#ifndef DETGEMM_INTERNAL_H
+#define DETGEMM_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "detgemm.h"
+#include "problem.h"
+
+#if defined(__GNUC__)
+#define DG_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define DG_PRINTF(text, first)
+#endif
+
+/* error.c: records one sentence for dg_last_error() and returns status. */
+dg_status dg_fail(dg_status status, const char *format, ...) DG_PRINTF(2, 3);
+
+/* problem.c: checks the arguments and makes one strided product of them. On success p is complete;
+ * p->m, n or batch may be zero, which is nothing to do. */
+dg_status dg_problem_make(const dg_gemm_args *args, dg_problem *p);
+
+/* problem.c: out^T = b^T a^T, the same bits in both orders. */
+void dg_problem_exchange(dg_problem *p);
+
+/* A back end: the CPU or one GPU platform. One constant struct each, listed in registry.c. */
+typedef struct dg_backend {
+  const char *name;   /* the part of a device name before the colon */
+  bool numbered;      /* whether names carry an index: "cuda:0" */
+  int (*count)(void); /* devices that could be opened */
+  /* Fills device->description, kernels, kernel_count and state. */
+  dg_status (*open)(dg_device *device, int index);
+  void (*close)(dg_device *device);
+  /* The index in device->kernels of the row to use, or an error that says why there is none. */
+  dg_status (*choose)(const dg_device *device, const dg_problem *p, int *kernel);
+  /* Runs that row. p has elements to compute. */
+  dg_status (*run)(dg_device *device, const dg_problem *p, int kernel, void *stream);
+} dg_backend;
+
+struct dg_device {
+  const dg_backend *backend;
+  char name[32];
+  char description[160];
+  int threads;             /* 0: the default */
+  dg_kernel_info *kernels; /* owned; one per row of the back end's table */
+  int kernel_count;
+  void *state; /* the back end's own */
+};
+
+/* registry.c: the back ends of this build, in the order dg_device_count() lists them. */
+extern const dg_backend *const dg_backends[];
+extern const int dg_backend_count;
+
+/* device.c: fills device->kernels from names and orders; DETGEMM_KERNEL withholds what it does not
+ * match. A back end calls it from open() and may withhold more. */
+dg_status dg_device_list_kernels(dg_device *device, int count,
+                                 void (*row)(int index, dg_kernel_info *info));
+
+/* probe.c: runs a row on small products with edge inputs and compares with the reference. Returns
+ * NULL, or why the row differs (the first differing case, bits in hex), in the caller's buffer. */
+typedef struct dg_probe_memory {
+  void *(*to_device)(void *context, const void *host, size_t bytes); /* NULL: failed */
+  dg_status (*to_host)(void *context, void *host, const void *device, size_t bytes);
+  void (*release)(void *context, void *device);
+  void *context;
+} dg_probe_memory;
+const char *dg_probe(dg_device *device, int kernel, const dg_probe_memory *memory, char *why,
+                     size_t size);
+
+#endif

@@ -1,0 +1,7 @@
+/* The back ends of this build, one line each. */
+#include "cpu/cpu.h"
+
+const dg_backend *const dg_backends[] = {
+    &dg_cpu_backend,
+};
+const int dg_backend_count = sizeof dg_backends / sizeof dg_backends[0];
