@@ -8,15 +8,19 @@
 
 /* Back ends that exist in the source, so that a name this build lacks gets a better answer than a
  * misspelt one. */
-static const char *const platforms[] = {"cpu", "cuda", "musa", "hip", "opencl"};
+static const struct {
+  const char *name, *option;
+} platforms[] = {{"cuda", "DETGEMM_CUDA"},
+                 {"musa", "DETGEMM_MUSA"},
+                 {"hip", "DETGEMM_HIP"},
+                 {"opencl", "DETGEMM_OPENCL"}};
 
 static dg_status no_such_backend(const char *name, size_t length) {
   for (size_t i = 0; i < sizeof platforms / sizeof platforms[0]; i++)
-    if (strlen(platforms[i]) == length && memcmp(platforms[i], name, length) == 0)
+    if (strlen(platforms[i].name) == length && memcmp(platforms[i].name, name, length) == 0)
       return dg_fail(DG_ERROR_DEVICE,
-                     "device \"%.60s\": this build has no %s back end; build it with "
-                     "-DDETGEMM_<PLATFORM>=ON",
-                     name, platforms[i]);
+                     "device \"%.60s\": this build has no %s back end; configure it with -D%s=ON",
+                     name, platforms[i].name, platforms[i].option);
   return dg_fail(DG_ERROR_ARGUMENT,
                  "device \"%.60s\" names no back end; names are \"cpu\", \"cuda:0\", \"musa:0\", "
                  "\"hip:0\", \"opencl:0\"",

@@ -26,6 +26,7 @@ dg_tc16_factor dg_tc16_decode(uint16_t bits, int dtype) {
 /* A term s * 2^q in units of 2^unit, cut toward zero. q is at most 11 above unit. */
 static int64_t cut(int64_t s, int q, int unit) {
   const int shift = q - unit;
+  if (s == 0) return 0; /* a zero's exponent means nothing */
   if (shift >= 0) return s * ((int64_t)1 << shift);
   if (shift < -32) return 0;
   return s / ((int64_t)1 << -shift); /* C division cuts toward zero */

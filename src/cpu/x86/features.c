@@ -1,6 +1,8 @@
 /* What this x86 processor and its operating system offer. */
 #include "../cpu.h"
 
+#if defined(__x86_64__)
+
 unsigned dg_cpu_detect(void) {
   unsigned features = 0;
   __builtin_cpu_init(); /* also looks at XCR0: whether the system keeps the registers */
@@ -11,3 +13,5 @@ unsigned dg_cpu_detect(void) {
     features |= DG_CPU_AVX512;
   return features;
 }
+
+#endif
