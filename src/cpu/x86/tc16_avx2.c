@@ -1,0 +1,121 @@
+/* The fast way of the tc16 order with AVX2: lanes over columns, 32 to a tile; see ../tc16.h. */
+#include "tc16.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2,fma")))
+#define INLINE static inline __attribute__((always_inline)) AVX2
+
+enum { MR = 8, NR = 32 };
+
+/* Rounding toward zero, and results below 2^-126, which only ever are cut to 0, flushed at once:
+ * some processors take long over them. Exceptions masked. */
+enum { TOWARD_ZERO = 0xff80 };
+
+/* The maximum over k of the biased exponents of the products of one row and 32 columns. */
+INLINE __m256i top(const uint32_t *up, const uint8_t *down) {
+  __m256i x = _mm256_set1_epi8(DG_TC16_LEAST_X);
+#pragma GCC unroll 16
+  for (int k = 0; k < 16; k++)
+    x = _mm256_max_epu8(x, _mm256_subs_epu8(_mm256_set1_epi32((int)up[k]),
+                                            _mm256_loadu_si256((const void *)(down + NR * k))));
+  return x;
+}
+
+/* 2^(25-E) for 8 slots: the top bytes of vector v against the exponents of acc. Both times 2^23. */
+INLINE __m256 scale(__m256i top, int v, __m256 acc) {
+  const __m256i pick = _mm256_set1_epi32(v << 26 | 0x808080);
+  const __m256i lane =
+      _mm256_setr_epi32(0, 1 << 24, 2 << 24, 3 << 24, 0, 1 << 24, 2 << 24, 3 << 24);
+  const __m256i x = _mm256_srli_epi32(_mm256_shuffle_epi8(top, _mm256_add_epi32(pick, lane)), 1);
+  const __m256i c = _mm256_and_si256(_mm256_castps_si256(acc), _mm256_set1_epi32(0x7f800000));
+  return _mm256_castsi256_ps(
+      _mm256_sub_epi32(_mm256_set1_epi32((int)(279u << 23)), _mm256_max_epi32(x, c)));
+}
+
+/* A term cut toward zero to an integer multiple of the unit. */
+INLINE __m256i cut(__m256 x, __m256 scaling) {
+  return _mm256_cvttps_epi32(_mm256_mul_ps(x, scaling));
+}
+
+INLINE __m256i add(__m256i sum, __m256 a, const float *b, __m256 scaling) {
+  return _mm256_add_epi32(sum, cut(_mm256_mul_ps(a, _mm256_loadu_ps(b)), scaling));
+}
+
+/* sum * 2^(E-25), where scaling is 2^(25-E). */
+INLINE __m256 finish(__m256i sum, __m256 scaling) {
+  const __m256i unit = _mm256_sub_epi32(_mm256_set1_epi32(254 << 23), _mm256_castps_si256(scaling));
+  return _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_castsi256_ps(unit));
+}
+
+INLINE void row(const float *a, const float *b, __m256i tops, float *state) {
+  const __m256 c0 = _mm256_load_ps(state), c1 = _mm256_load_ps(state + 8);
+  const __m256 c2 = _mm256_load_ps(state + 16), c3 = _mm256_load_ps(state + 24);
+  const __m256 s0 = scale(tops, 0, c0), s1 = scale(tops, 1, c1);
+  const __m256 s2 = scale(tops, 2, c2), s3 = scale(tops, 3, c3);
+  __m256i x0 = cut(c0, s0), x1 = cut(c1, s1), x2 = cut(c2, s2), x3 = cut(c3, s3);
+#pragma GCC unroll 16
+  for (int k = 0; k < 16; k++, b += NR) {
+    const __m256 y = _mm256_set1_ps(a[k]);
+    x0 = add(x0, y, b, s0);
+    x1 = add(x1, y, b + 8, s1);
+    x2 = add(x2, y, b + 16, s2);
+    x3 = add(x3, y, b + 24, s3);
+  }
+  _mm256_store_ps(state, finish(x0, s0));
+  _mm256_store_ps(state + 8, finish(x1, s1));
+  _mm256_store_ps(state + 16, finish(x2, s2));
+  _mm256_store_ps(state + 24, finish(x3, s3));
+}
+
+INLINE void fast(const void *a, const void *b, float *state, int rows) {
+  const dg_tc16_row *x = dg_tc16_rows(a);
+  __m256i tops[MR];
+  for (int i = 0; i < rows; i++) tops[i] = top(x[i].up, dg_tc16_down(b));
+  for (int i = 0; i < rows; i++) row(x[i].value, dg_tc16_values(b, NR), tops[i], state + NR * i);
+}
+
+AVX2 static void fast_8(const void *a, const void *b, float *state) { fast(a, b, state, MR); }
+AVX2 static void fast_1(const void *a, const void *b, float *state) { fast(a, b, state, 1); }
+static void wide_8(const void *a, const void *b, float *state) {
+  dg_tc16_wide_avx2(a, b, state, MR, 1);
+}
+static void wide_1(const void *a, const void *b, float *state) {
+  dg_tc16_wide_avx2(a, b, state, 1, 1);
+}
+
+/* The steps are reached by pointers, so no arithmetic can move across the change of rounding. */
+static void run(int64_t k, const void *a, const void *b, float *tile, const dg_tc16_ways *ways) {
+  _Alignas(32) float state[MR * NR];
+  dg_tc16_to_slots_avx2(tile, state, ways->rows, 1);
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(TOWARD_ZERO);
+  dg_tc16_steps(k, a, b, state, ways);
+  _mm_setcsr(saved);
+  dg_tc16_from_slots_avx2(state, tile, ways->rows, 1);
+}
+
+void dg_tc16_8x32_avx2(int64_t k, const void *a, const void *b, float *tile) {
+  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast_8, wide_8};
+  run(k, a, b, tile, &ways);
+}
+
+void dg_tc16_1x32_avx2(int64_t k, const void *a, const void *b, float *tile) {
+  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast_1, wide_1};
+  run(k, a, b, tile, &ways);
+}
+
+void dg_tc16_pack_a8_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
+  dg_tc16_pack_a_avx2(s, count, k, panel, MR);
+}
+
+void dg_tc16_pack_a1_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
+  dg_tc16_pack_a_avx2(s, count, k, panel, 1);
+}
+
+void dg_tc16_pack_b32_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
+  dg_tc16_pack_b_avx2(s, count, k, panel, 1);
+}
+
+#endif
