@@ -1,0 +1,46 @@
+/* The command-line tool: finds the command and runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const struct {
+  const char *name, *summary;
+  int (*run)(int argc, char **argv);
+} commands[] = {
+    {"info", "devices, kernels, and what is withheld and why", command_info},
+    {"matmul", "multiply two tensors from files", command_matmul},
+    {"compare", "are two tensors the same bits?", command_compare},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(void) {
+  puts(
+      "usage: detgemm COMMAND ...\n\nMatrix products whose bits are defined by a written order.\n");
+  for (int i = 0; i < COMMANDS; i++) printf("  %-8s  %s\n", commands[i].name, commands[i].summary);
+  puts(
+      "\ndetgemm COMMAND --help explains a command; detgemm --version prints the version.\n"
+      "Exit status: 0 good, 1 bits differ, 2 bad usage or input.");
+}
+
+/* A full disk or a closed pipe must not look like success. */
+static int finish(int code) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+  return complain("cannot write to standard output");
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) return complain("no command; see detgemm --help");
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+      strcmp(argv[1], "help") == 0) {
+    print_help();
+    return finish(EXIT_GOOD);
+  }
+  if (strcmp(argv[1], "--version") == 0) {
+    printf("detgemm %s\n", dg_version());
+    return finish(EXIT_GOOD);
+  }
+  for (int i = 0; i < COMMANDS; i++)
+    if (strcmp(argv[1], commands[i].name) == 0) return finish(commands[i].run(argc - 1, argv + 1));
+  return complain("\"%s\" is no command; see detgemm --help", argv[1]);
+}

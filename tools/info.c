@@ -1,0 +1,124 @@
+/* detgemm info: devices, their kernels, and what is withheld and why. */
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const char help[] =
+    "usage: detgemm info [--device NAME] [--json]\n"
+    "\n"
+    "Lists the devices of this machine, the kernels of each order on them, and what is withheld\n"
+    "or missing and why.\n"
+    "\n"
+    "  -d, --device NAME  only this device (cpu, cuda:0, ...)\n"
+    "      --json         machine-readable output\n"
+    "  -h, --help         this text\n";
+
+static json_t *text_or_null(const char *text) { return text ? json_string(text) : json_null(); }
+
+static json_t *describe_kernels(const dg_device *device) {
+  json_t *kernels = json_array();
+  dg_kernel_info k;
+  for (int i = 0; dg_kernel_at(device, i, &k) == DG_OK; i++)
+    json_array_append_new(
+        kernels, json_pack("{s:s, s:s, s:b, s:o}", "name", k.name, "order", order_name(k.order),
+                           "used", k.withheld == NULL, "withheld", text_or_null(k.withheld)));
+  return kernels;
+}
+
+static json_t *describe(const char *name) {
+  dg_device *device;
+  if (dg_device_open(name, &device) != DG_OK)
+    return json_pack("{s:s, s:b, s:s}", "name", name, "available", 0, "reason", dg_last_error());
+  json_t *d =
+      json_pack("{s:s, s:b, s:s, s:o}", "name", dg_device_name(device), "available", 1,
+                "description", dg_device_description(device), "kernels", describe_kernels(device));
+  dg_device_close(device);
+  return d;
+}
+
+static bool starts_with(const char *name, const char *platform) {
+  const size_t length = strlen(platform);
+  return strncmp(name, platform, length) == 0 && (name[length] == ':' || name[length] == '\0');
+}
+
+/* All devices there are, and for each platform without one the reason. */
+static json_t *describe_all(void) {
+  static const char *const all[] = {"cpu", "cuda", "musa", "hip", "opencl"};
+  json_t *devices = json_array();
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    bool any = false;
+    for (int n = 0; n < dg_device_count(); n++) {
+      char name[40];
+      snprintf(name, sizeof name, "%s", dg_device_name_at(n));
+      if (!starts_with(name, all[i])) continue;
+      any = true;
+      json_array_append_new(devices, describe(name));
+    }
+    if (!any) json_array_append_new(devices, describe(all[i]));
+  }
+  return devices;
+}
+
+static const char *get(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
+}
+
+static void print_device(const json_t *d) {
+  size_t i;
+  json_t *k;
+  if (!json_is_true(json_object_get(d, "available"))) {
+    printf("%-8s  not available: %s\n", get(d, "name"), get(d, "reason"));
+    return;
+  }
+  printf("%-8s  %s\n", get(d, "name"), get(d, "description"));
+  json_array_foreach(json_object_get(d, "kernels"), i, k) {
+    const bool used = json_is_true(json_object_get(k, "used"));
+    printf("  %-5s %-24s %s%s\n", get(k, "order"), get(k, "name"),
+           used ? "ready" : "withheld: ", get(k, "withheld"));
+  }
+}
+
+static void print_text(const json_t *info) {
+  size_t i;
+  json_t *d;
+  printf("detgemm %s, ABI %d\n", get(info, "version"), dg_abi());
+  static const char *const variables[] = {"DETGEMM_CPU", "DETGEMM_KERNEL"};
+  for (int v = 0; v < 2; v++)
+    if (getenv(variables[v])) printf("%s=%s is set\n", variables[v], getenv(variables[v]));
+  json_array_foreach(json_object_get(info, "devices"), i, d) print_device(d);
+}
+
+static bool available(const json_t *info) {
+  return json_is_true(
+      json_object_get(json_array_get(json_object_get(info, "devices"), 0), "available"));
+}
+
+int command_info(int argc, char **argv) {
+  static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
+  const char *device = NULL;
+  bool json = false;
+  for (int c; (c = getopt_long(argc, argv, "d:h", options, NULL)) != -1;) switch (c) {
+      case 'd': device = optarg; break;
+      case 'j': json = true; break;
+      case 'h': fputs(help, stdout); return EXIT_GOOD;
+      default: return usage_error("info", "bad option");
+    }
+  if (optind != argc) return usage_error("info", "info takes no operand");
+  json_t *devices = device ? json_pack("[o]", describe(device)) : describe_all();
+  json_t *info =
+      json_pack("{s:s, s:i, s:o}", "version", dg_version(), "abi", dg_abi(), "devices", devices);
+  if (json) json_dumpf(info, stdout, JSON_INDENT(2));
+  else print_text(info);
+  if (json) putchar('\n');
+  const int code = device && !available(info) ? EXIT_BAD : EXIT_GOOD;
+  json_decref(info);
+  return code;
+}
