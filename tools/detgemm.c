@@ -11,6 +11,7 @@ static const struct {
     {"info", "devices, kernels, and what is withheld and why", command_info},
     {"matmul", "multiply two tensors from files", command_matmul},
     {"compare", "are two tensors the same bits?", command_compare},
+    {"verify", "prove the promises on this machine", command_verify},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

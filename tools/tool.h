@@ -49,5 +49,6 @@ double now(void);
 int command_info(int argc, char **argv);
 int command_matmul(int argc, char **argv);
 int command_compare(int argc, char **argv);
+int command_verify(int argc, char **argv);
 
 #endif

@@ -18,7 +18,7 @@ _detgemm() {
           matmul) words="--output --op --rhs-transposed --order --device --out-dtype --start --bias
             --cast --npy-bf16 --threads --repeat --against --json --help" ;;
           compare) words="--npy-bf16 --json --help" ;;
-          verify) words="--quick --device --order --kernel --shapes --case --seed --threads --json
+          verify) words="--quick --device --order --kernel --shapes --case --seed --json
             --help" ;;
           bench) words="--device --order --op --peer --shape --shapes --threads --quick --svg --json
             --help" ;;
