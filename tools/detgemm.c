@@ -12,6 +12,7 @@ static const struct {
     {"matmul", "multiply two tensors from files", command_matmul},
     {"compare", "are two tensors the same bits?", command_compare},
     {"verify", "prove the promises on this machine", command_verify},
+    {"bench", "measure speed, beside a peer and the machine's limits", command_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

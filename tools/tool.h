@@ -50,5 +50,6 @@ int command_info(int argc, char **argv);
 int command_matmul(int argc, char **argv);
 int command_compare(int argc, char **argv);
 int command_verify(int argc, char **argv);
+int command_bench(int argc, char **argv);
 
 #endif
