@@ -1,0 +1,419 @@
+/* Runs the tool on real and on broken files, in a directory of its own.
+ * usage: test_cli TOOL VECTORS (the directory of the reference vectors) */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* After the headers that it needs. */
+#include <cmocka.h>
+
+extern char **environ;
+
+static const char *tool, *vectors;
+static char out[1 << 16], err[1 << 13];
+
+static void slurp(const char *path, char *text, size_t size) {
+  FILE *f = fopen(path, "r");
+  assert_non_null(f);
+  text[fread(text, 1, size - 1, f)] = '\0';
+  fclose(f);
+}
+
+static pid_t start(char **words) {
+  posix_spawn_file_actions_t actions;
+  pid_t child;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, "stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, "stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  assert_int_equal(posix_spawn(&child, tool, &actions, NULL, words, environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  return child;
+}
+
+/* Splits a command at its spaces; "@" stands for the vectors' directory. */
+static pid_t start_command(const char *format, va_list arguments) {
+  static char command[4096], expanded[8192];
+  char *words[40] = {(char *)(uintptr_t) "detgemm"};
+  size_t used = 0;
+  vsnprintf(command, sizeof command, format, arguments);
+  for (const char *c = command; *c; c++)
+    used += (size_t)(*c == '@' ? snprintf(expanded + used, sizeof expanded - used, "%s", vectors)
+                               : snprintf(expanded + used, sizeof expanded - used, "%c", *c));
+  int count = 1;
+  for (char *word = strtok(expanded, " "); word && count < 39; word = strtok(NULL, " "))
+    words[count++] = word;
+  return start(words);
+}
+
+__attribute__((format(printf, 1, 2))) static int run(const char *format, ...) {
+  va_list arguments;
+  int status;
+  va_start(arguments, format);
+  const pid_t child = start_command(format, arguments);
+  va_end(arguments);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  slurp("stdout", out, sizeof out);
+  slurp("stderr", err, sizeof err);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+static void put_file(const char *path, const void *head, size_t head_size, const void *data,
+                     size_t size) {
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(head, 1, head_size, f), head_size);
+  assert_int_equal(fwrite(data, 1, size, f), size);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void put_safetensors(const char *header, const void *data, size_t size) {
+  unsigned char head[4096];
+  const size_t length = strlen(header);
+  for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)length >> (8 * i));
+  memcpy(head + 8, header, length);
+  put_file("t.safetensors", head, 8 + length, data, size);
+}
+
+static void put_npy(const char *path, int version, const char *header, const void *data,
+                    size_t size) {
+  unsigned char head[4096] = "\x93NUMPY";
+  const size_t length = strlen(header), fixed = version == 1 ? 10 : 12;
+  head[6] = (unsigned char)version;
+  head[8] = (unsigned char)(length & 255);
+  head[9] = (unsigned char)(length >> 8);
+  memcpy(head + fixed, header, length);
+  put_file(path, head, fixed + length, data, size);
+}
+
+/* Bad input: exit status 2, one line on stderr, nothing on stdout. */
+static void expect_refused(int code) {
+  const char *end = strchr(err, '\n');
+  if (code != 2) print_error("exit status %d, stdout: %s stderr: %s\n", code, out, err);
+  assert_int_equal(code, 2);
+  assert_int_equal(strncmp(err, "detgemm: ", 9), 0);
+  assert_non_null(end);
+  assert_int_equal(end[1], '\0');
+  assert_int_equal(out[0], '\0');
+}
+
+static int files_here(void) {
+  int count = 0;
+  DIR *directory = opendir(".");
+  assert_non_null(directory);
+  while (readdir(directory) != NULL) count++;
+  closedir(directory);
+  return count;
+}
+
+static void help_and_usage(void **unused) {
+  (void)unused;
+  static const char *const commands[] = {"info", "matmul", "compare", "verify", "bench"};
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(run("%s --help", commands[i]), 0);
+    assert_non_null(strstr(out, "usage: detgemm"));
+    const int code = run("%s --no-such-option", commands[i]);
+    assert_int_equal(code, 2);
+  }
+  assert_int_equal(run("--help"), 0);
+  assert_int_equal(run("--version"), 0);
+  expect_refused(run("nonsense"));
+  expect_refused(run("matmul one"));
+  expect_refused(run("matmul a.npy b.npy --order best"));
+  expect_refused(run("matmul a.npy b.npy --threads -1"));
+  expect_refused(run("matmul a.npy b.npy -o result.txt"));
+  expect_refused(run("matmul a.txt b.npy"));
+  expect_refused(run("info --device nonsense:0 extra"));
+  expect_refused(run("verify --case nonsense"));
+  expect_refused(run("bench --shape 1x2"));
+}
+
+static void info_is_json(void **unused) {
+  (void)unused;
+  json_error_t error;
+  assert_int_equal(run("info --json"), 0);
+  json_t *info = json_loads(out, 0, &error);
+  assert_non_null(info);
+  assert_true(json_array_size(json_object_get(info, "devices")) > 0);
+  json_decref(info);
+  assert_int_equal(run("info"), 0);
+  assert_non_null(strstr(out, "cpu"));
+}
+
+/* Each operation on a vector of the order, bit for bit. */
+static void check_vector(const char *order, const char *file) {
+  static const char *const products[] = {
+      "matmul %s:a %s:b --order %s --against %s:forward",
+      "matmul %s:a %s:b_transposed --rhs-transposed --order %s --against %s:forward",
+      "matmul %s:a %s:b --out-dtype f32 --order %s --against %s:forward_fp32",
+      "matmul %s:grad_c %s:b --op grad-a --order %s --against %s:grad_a",
+      "matmul %s:a %s:grad_c --op grad-b --order %s --against %s:grad_b",
+      "matmul %s:a %s:grad_c --op grad-b --out-dtype f32 --order %s --against %s:grad_b_fp32",
+      "matmul %s:a %s:grad_c --op grad-b-transposed --order %s --against %s:grad_b_transposed"};
+  char command[1024], path[256];
+  snprintf(path, sizeof path, "@/%s", file);
+  for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+    size_t used = 0;
+    const char *arguments[] = {path, path, order, path};
+    int next = 0;
+    for (const char *c = products[i]; *c && used < sizeof command - 256; c++) {
+      if (*c != '%') command[used++] = *c;
+      else {
+        used += (size_t)snprintf(command + used, sizeof command - used, "%s", arguments[next++]);
+        c++;
+      }
+    }
+    command[used] = '\0';
+    assert_int_equal(run("%s", command), 0);
+  }
+  assert_int_equal(run("matmul %s:a %s:b --start %s:c_in --out-dtype f32 --order %s --against "
+                       "%s:forward_continue_fp32",
+                       path, path, path, order, path),
+                   0);
+}
+
+static void vectors_match(void **unused) {
+  (void)unused;
+  check_vector("fma", "fma-special-17x16x9.safetensors");
+  check_vector("fma", "fma-tiny-5x37x7.safetensors");
+  check_vector("tc16", "tc16-plain-31x70x65.safetensors");
+  check_vector("tc16", "tc16-overflow-5x37x7.safetensors");
+}
+
+static void differences_are_found(void **unused) {
+  (void)unused;
+  const char *file = "@/fma-wide-5x37x7.safetensors";
+  assert_int_equal(run("compare %s:a %s:a", file, file), 0);
+  assert_int_equal(run("compare %s:forward_fp32 %s:forward_continue_fp32", file, file), 1);
+  assert_non_null(strstr(out, "elements differ"));
+  assert_non_null(strstr(out, "first at [0, "));
+  assert_int_equal(run("compare --json %s:forward_fp32 %s:forward_continue_fp32", file, file), 1);
+  assert_int_equal(
+      run("matmul %s:a %s:b --out-dtype f32 --against %s:forward_continue_fp32", file, file, file),
+      1);
+  expect_refused(run("compare %s:a %s:b", file, file));
+  expect_refused(run("compare %s:forward %s:forward_fp32", file, file));
+  expect_refused(run("compare %s:a %s:nothing", file, file));
+  expect_refused(run("matmul %s:a %s:a", file, file));
+  expect_refused(
+      run("matmul %s:forward_fp32 %s:forward_fp32 --op grad-b --order tc16", file, file));
+  assert_int_equal(
+      run("matmul %s:forward_fp32 %s:forward_fp32 --op grad-b --order tc16 --cast", file, file), 0);
+}
+
+static void results_are_written(void **unused) {
+  (void)unused;
+  const char *file = "@/tc16-plain-64x48x33.safetensors";
+  static const char *const names[] = {"r.npy", "r.safetensors:x.y:z", "r.safetensors"};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(run("matmul %s:a %s:b --order tc16 -o %s", file, file, names[i]), 0);
+    assert_int_equal(run("compare %s %s:forward", names[i], file), 0);
+  }
+  const int before = files_here();
+  expect_refused(run("matmul %s:a %s:b -o missing/r.npy", file, file));
+  assert_int_equal(files_here(), before);
+  unlink("r.npy");
+  unlink("r.safetensors");
+}
+
+static void batches(void **unused) {
+  (void)unused;
+  const float left[] = {1, 2, 3, 4}, right[] = {5, 6}, bias[] = {0.5f}, want[] = {17.5f, 39.5f};
+  put_npy("a.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 2), }", left, 16);
+  put_npy("b.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }", right, 8);
+  put_npy("bias.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bias, 4);
+  put_npy("c.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 1), }", want, 8);
+  assert_int_equal(run("matmul a.npy b.npy --bias bias.npy --against c.npy"), 0);
+  assert_int_equal(run("matmul a.npy b.npy --bias bias.npy --threads 3 --json --against c.npy"), 0);
+  expect_refused(run("matmul a.npy b.npy --bias a.npy"));
+  expect_refused(run("matmul a.npy b.npy --start c.npy --op grad-a"));
+}
+
+static void npy_variants(void **unused) {
+  (void)unused;
+  const uint16_t half[] = {0x3c00, 0x4000, 0x7e00, 0x4400, 0x4500, 0xfc00};
+  const uint16_t fortran[] = {0x3c00, 0x4400, 0x4000, 0x4500, 0x7e00, 0xfc00};
+  uint16_t swapped[6];
+  for (int i = 0; i < 6; i++) swapped[i] = (uint16_t)(half[i] << 8 | half[i] >> 8);
+  put_npy("h.npy", 1, "{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3), }", half, 12);
+  put_npy("f.npy", 2, "{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3), }\n", fortran, 12);
+  put_npy("s.npy", 3, "{\"shape\": (2, 3), 'descr': '>f2', 'fortran_order': False}", swapped, 12);
+  put_npy("u.npy", 1, "{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }", half, 12);
+  put_npy("v.npy", 1, "{'descr': '<V2', 'fortran_order': False, 'shape': (2, 3), }", half, 12);
+  put_npy("z.npy", 1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 0), }", half, 0);
+  assert_int_equal(run("compare h.npy f.npy"), 0);
+  assert_int_equal(run("compare h.npy s.npy"), 0);
+  assert_int_equal(run("compare u.npy v.npy --npy-bf16"), 0);
+  assert_int_equal(run("compare z.npy z.npy"), 0);
+  assert_int_equal(run("matmul h.npy z.npy"), 0);
+  assert_int_equal(run("matmul h.npy f.npy --rhs-transposed --out-dtype f32 -o nan.npy"), 0);
+  assert_int_equal(run("compare nan.npy nan.npy"), 0);
+  expect_refused(run("compare u.npy v.npy"));
+}
+
+static void bad_npy_files(void **unused) {
+  (void)unused;
+  static const struct {
+    int version;
+    const char *header;
+  } bad[] = {
+      {1, "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"},
+      {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"},
+      {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }"},
+      {1, "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }"},
+      {1, "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"},
+      {1, "{'descr': '<f4', 'shape': (1,), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } more"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1"},
+      {1, "[]"},
+      {1, ""},
+      {4, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"},
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    put_npy("t.npy", bad[i].version, bad[i].header, "0123456789abcdef", 16);
+    expect_refused(run("compare t.npy t.npy"));
+  }
+  put_file("t.npy", "\x93NUMPY\1\0\377\377", 10, "{", 1); /* the header is longer than the file */
+  expect_refused(run("compare t.npy t.npy"));
+  put_file("t.npy", "", 0, "", 0);
+  expect_refused(run("compare t.npy t.npy"));
+  put_file("t.npy", "not an npy file", 15, "", 0);
+  expect_refused(run("compare t.npy t.npy"));
+}
+
+static void bad_safetensors_files(void **unused) {
+  (void)unused;
+  static const char *const bad[] = {
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}",
+      "{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}",
+      "{\"a\":[]}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+      "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+      "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+      "{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}",
+      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}} more",
+      "[]",
+      "",
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    put_safetensors(bad[i], "01234567", 8);
+    expect_refused(run("compare t.safetensors:a t.safetensors:a"));
+  }
+  char deep[4000];
+  memset(deep, '[', sizeof deep);
+  memcpy(deep, "{\"a\":", 5);
+  deep[sizeof deep - 1] = '\0';
+  put_safetensors(deep, "01234567", 8);
+  expect_refused(run("compare t.safetensors:a t.safetensors:a"));
+  put_file("t.safetensors", "\377\377\377\377\377\377\377\377{}", 10, "", 0);
+  expect_refused(run("compare t.safetensors:a t.safetensors:a"));
+  put_file("t.safetensors", "\1\0", 2, "", 0);
+  expect_refused(run("compare t.safetensors:a t.safetensors:a"));
+  expect_refused(run("compare . t.safetensors:a"));
+  expect_refused(run("compare missing.safetensors:a t.safetensors:a"));
+}
+
+/* Tensors of other kinds in the file are no obstacle; a single tensor needs no name. */
+static void other_tensors(void **unused) {
+  (void)unused;
+  put_safetensors(
+      "{\"__metadata__\":{\"x\":\"y\"},\"b\":{\"dtype\":\"F4_NEW\",\"shape\":[3],\"data_offsets\":"
+      "[4,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}   ",
+      "01234567", 8);
+  assert_int_equal(run("compare t.safetensors:a t.safetensors:a"), 0);
+  expect_refused(run("compare t.safetensors:b t.safetensors:b"));
+  expect_refused(run("compare t.safetensors t.safetensors:a"));
+  expect_refused(run("compare t.safetensors:__metadata__ t.safetensors:a"));
+  put_safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", "0123", 4);
+  assert_int_equal(run("compare t.safetensors t.safetensors:a"), 0);
+}
+
+__attribute__((format(printf, 1, 2))) static int run_and_kill(const char *format, ...) {
+  const struct timespec while_it_runs = {0, 300000000};
+  va_list arguments;
+  int status;
+  va_start(arguments, format);
+  const pid_t child = start_command(format, arguments);
+  va_end(arguments);
+  nanosleep(&while_it_runs, NULL);
+  kill(child, SIGTERM);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void signals_leave_nothing(void **unused) {
+  (void)unused;
+  const char *file = "@/tc16-plain-64x48x33.safetensors";
+  const int before = files_here();
+  assert_int_equal(run_and_kill("matmul %s:a %s:b --repeat 65536 -o killed.npy", file, file),
+                   SIGTERM);
+  assert_int_equal(files_here(), before);
+}
+
+static void verify_and_bench(void **unused) {
+  (void)unused;
+  json_error_t error;
+  assert_int_equal(
+      run("verify --json --case fma/grad-b/bf16/f32/17x33x65/special/start+bias/continued/7"), 0);
+  json_t *result = json_loads(out, 0, &error);
+  assert_true(json_is_true(json_object_get(result, "same")));
+  json_decref(result);
+  expect_refused(run("verify --kernel nothing-like-it"));
+  assert_int_equal(run("bench --shape 8x8x8 --peer none --json"), 0);
+  result = json_loads(out, 0, &error);
+  assert_int_equal(json_array_size(json_object_get(result, "rows")), 2);
+  json_decref(result);
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(help_and_usage),        cmocka_unit_test(info_is_json),
+      cmocka_unit_test(vectors_match),         cmocka_unit_test(differences_are_found),
+      cmocka_unit_test(results_are_written),   cmocka_unit_test(batches),
+      cmocka_unit_test(npy_variants),          cmocka_unit_test(bad_npy_files),
+      cmocka_unit_test(bad_safetensors_files), cmocka_unit_test(other_tensors),
+      cmocka_unit_test(signals_leave_nothing), cmocka_unit_test(verify_and_bench)};
+  char directory[] = "/tmp/detgemm-cli-XXXXXX";
+  if (argc != 3 || mkdtemp(directory) == NULL || chdir(directory) != 0) return 99;
+  tool = argv[1];
+  vectors = argv[2];
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  DIR *here = opendir(".");
+  for (struct dirent *entry; here && (entry = readdir(here)) != NULL;) unlink(entry->d_name);
+  if (here) closedir(here);
+  rmdir(directory);
+  return failed;
+}

@@ -1,0 +1,23 @@
+# Tests of the command-line tool and fuzz targets of its readers; included where both are built.
+find_library(CMOCKA_LIBRARY cmocka)
+if(CMOCKA_LIBRARY)
+  add_executable(test_cli ${CMAKE_CURRENT_LIST_DIR}/test_cli.c)
+  target_compile_definitions(test_cli PRIVATE _GNU_SOURCE)
+  target_link_libraries(test_cli PRIVATE detgemm_flags PkgConfig::JANSSON ${CMOCKA_LIBRARY})
+  add_test(NAME cli COMMAND test_cli $<TARGET_FILE:detgemm> ${CMAKE_CURRENT_LIST_DIR}/vectors)
+  set_tests_properties(cli PROPERTIES TIMEOUT 300)
+endif()
+
+if(DETGEMM_FUZZ) # clang only
+  foreach(reader safetensors npy)
+    add_executable(fuzz_${reader} ${CMAKE_CURRENT_LIST_DIR}/fuzz_${reader}.c
+      ${PROJECT_SOURCE_DIR}/tools/common.c
+      ${PROJECT_SOURCE_DIR}/tools/tensor.c ${PROJECT_SOURCE_DIR}/tools/npy.c
+      ${PROJECT_SOURCE_DIR}/tools/safetensors.c)
+    target_include_directories(fuzz_${reader} PRIVATE ${PROJECT_SOURCE_DIR}/tools)
+    target_compile_definitions(fuzz_${reader} PRIVATE _GNU_SOURCE)
+    target_compile_options(fuzz_${reader} PRIVATE -g -fsanitize=fuzzer,address,undefined)
+    target_link_libraries(fuzz_${reader} PRIVATE detgemm_flags detgemm::static PkgConfig::JANSSON
+      -fsanitize=fuzzer,address,undefined)
+  endforeach()
+endif()
