@@ -44,7 +44,8 @@ static pid_t start(char **words) {
 }
 
 /* Splits a command at its spaces; "@" stands for the vectors' directory. */
-static pid_t start_command(const char *format, va_list arguments) {
+__attribute__((format(printf, 1, 0))) static pid_t start_command(const char *format,
+                                                                 va_list arguments) {
   static char command[4096], expanded[8192];
   char *words[40] = {(char *)(uintptr_t) "detgemm"};
   size_t used = 0;

@@ -145,6 +145,13 @@ static char *make_data(device_memory *memory, int64_t count, bool wide, int copi
   return data;
 }
 
+static void name_kernel(const bench_engine *engine, bench_row *row, const operands *o) {
+  const dg_gemm_args g = bench_args(row, o->a, o->b, o->out);
+  dg_kernel_info kernel;
+  if (dg_gemm_kernel(engine->device, &g, &kernel) == DG_OK)
+    snprintf(row->kernel, sizeof row->kernel, "%s", kernel.name);
+}
+
 static bool measure_with(bench_engine *engine, bench_row *row, bool wide, call_function *call,
                          double *seconds) {
   const bench_product p = bench_product_of(row);
@@ -154,6 +161,7 @@ static bool measure_with(bench_engine *engine, bench_row *row, bool wide, call_f
   o.a = make_data(memory, p.rows * p.sums, wide, 1);
   o.b = make_data(memory, p.cols * p.sums, wide, o.count);
   o.out = memory->platform->alloc(memory, (size_t)(p.rows * p.cols) * 4);
+  if (o.a && o.b && o.out && call == call_ours) name_kernel(engine, row, &o);
   const bool good = o.a && o.b && o.out && time_calls(engine, row, &o, call, seconds);
   memory->platform->release(memory, o.a);
   memory->platform->release(memory, o.b);
@@ -162,10 +170,6 @@ static bool measure_with(bench_engine *engine, bench_row *row, bool wide, call_f
 }
 
 static bool cuda_measure(bench_engine *engine, bench_row *row) {
-  const dg_gemm_args g = bench_args(row, (void *)4096, (void *)8192, (void *)(1 << 30));
-  dg_kernel_info kernel;
-  if (dg_gemm_kernel(engine->device, &g, &kernel) == DG_OK)
-    snprintf(row->kernel, sizeof row->kernel, "%s", kernel.name);
   return measure_with(engine, row, false, call_ours, &row->seconds) &&
          (engine->peer == NULL ||
           measure_with(engine, row, row->order == DG_ORDER_FMA, call_peer, &row->peer_seconds));

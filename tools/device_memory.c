@@ -41,18 +41,24 @@ static const memory_platform memory_host = {"cpu",        host_open, host_close,
 
 static const memory_platform *const platforms[] = {&memory_host, &memory_cuda};
 
-bool device_memory_open(device_memory *memory, const char *device) {
+static const memory_platform *platform_of(const char *device) {
   const size_t length = strcspn(device, ":");
-  const int index = device[length] ? atoi(device + length + 1) : 0;
-  for (size_t i = 0; i < sizeof platforms / sizeof platforms[0]; i++) {
-    const char *name = platforms[i]->name;
-    if (strlen(name) != length || memcmp(name, device, length) != 0) continue;
-    memory->platform = platforms[i];
-    if (platforms[i]->open(memory, index)) return true;
-    memory->platform = NULL;
+  for (size_t i = 0; i < sizeof platforms / sizeof platforms[0]; i++)
+    if (strlen(platforms[i]->name) == length && memcmp(platforms[i]->name, device, length) == 0)
+      return platforms[i];
+  return NULL;
+}
+
+bool device_memory_known(const char *device) { return platform_of(device) != NULL; }
+
+bool device_memory_open(device_memory *memory, const char *device) {
+  const char *colon = strchr(device, ':');
+  memory->platform = platform_of(device);
+  if (memory->platform == NULL) {
+    complain("%s: this tool cannot allocate memory on that device", device);
     return false;
   }
-  complain("%s: this tool cannot allocate memory on that device", device);
+  if (memory->platform->open(memory, colon ? atoi(colon + 1) : 0)) return true;
   memory->platform = NULL;
   return false;
 }

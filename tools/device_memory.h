@@ -28,6 +28,9 @@ struct device_memory {
 /* Opens the memory of a device by the library's canonical name. Complains and returns false on
  * failure. */
 bool device_memory_open(device_memory *memory, const char *device);
+
+/* Whether there is a table for that device's platform. */
+bool device_memory_known(const char *device);
 void device_memory_close(device_memory *memory);
 
 /* Whether it is the host's own memory. */

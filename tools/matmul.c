@@ -188,12 +188,12 @@ static int run(const request *r) {
   result x = {0};
   int code = EXIT_BAD;
   if (open_files(&f, r) && compute(r, &f, &x) && (!r->output || output_write(r->output, &x.out))) {
-    difference d;
+    difference d = {0};
     if (r->against) d = difference_find(&x.out, &f.against.t);
     const difference *shown = r->against ? &d : NULL;
     if (r->json) print_json(r, &f, &x, shown);
     else print_text(r, &f, &x, shown);
-    code = shown && d.count ? EXIT_DIFFERS : EXIT_GOOD;
+    code = d.count ? EXIT_DIFFERS : EXIT_GOOD;
   }
   free(x.args.out.data);
   close_files(&f);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ int64_t tensor_count(const tensor *t) {
 
 void tensor_set_strides(tensor *t, bool fortran) {
   int64_t stride = 1;
+  t->contiguous = !fortran || t->rank < 2;
   for (int n = 0; n < t->rank; n++) {
     const int i = fortran ? n : t->rank - 1 - n;
     t->stride[i] = stride;
@@ -47,6 +49,7 @@ const char *tensor_shape_text(const tensor *t, char text[128]) {
 
 int64_t tensor_offset(const tensor *t, int64_t index) {
   int64_t offset = 0;
+  if (t->contiguous) return index;
   for (int i = t->rank - 1; i >= 0; i--) {
     offset += index % t->shape[i] * t->stride[i];
     index /= t->shape[i];
@@ -120,9 +123,18 @@ static bool convert(tensor_file *f, bool to_bf16) {
 
 bool tensor_cast_bf16(tensor_file *f) { return f->t.dtype == DG_BF16 || convert(f, true); }
 
+/* A file that another process cuts while it is mapped. */
+static void file_shrank(int number) {
+  static const char text[] = "detgemm: an input file shrank while it was being read\n";
+  (void)number;
+  (void)!write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(EXIT_BAD);
+}
+
 static bool map_file(tensor_file *f, const char *path) {
   struct stat info;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  signal(SIGBUS, file_shrank);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   bool good = fd >= 0 && fstat(fd, &info) == 0;
   if (good && !S_ISREG(info.st_mode)) {
     errno = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;

@@ -14,6 +14,7 @@ typedef struct tensor {
   int rank;                        /* 0 for a single number */
   int64_t shape[TENSOR_MAX_RANK];  /* each 0 or more; their product times 4 fits int64_t */
   int64_t stride[TENSOR_MAX_RANK]; /* in elements */
+  bool contiguous;                 /* C order without gaps */
   bool swapped;                    /* the bytes of an element are not in this machine's order */
 } tensor;
 

@@ -124,7 +124,8 @@ static bool open_targets(session *s) {
   for (int i = 0; s->device == NULL && good && i < dg_device_count(); i++) {
     char name[40];
     snprintf(name, sizeof name, "%s", dg_device_name_at(i));
-    good = open_one(s, name);
+    if (device_memory_known(name)) good = open_one(s, name);
+    else complain("%s is not verified: this tool cannot allocate memory on it", name);
   }
   if (good && s->target_count == 0) {
     complain("no kernel to verify: none matches");

@@ -52,7 +52,7 @@ static int64_t draw_rows(int64_t n, int64_t k, int64_t budget, uint64_t *state) 
 }
 
 static bool add_edges(check_list *list, bool quick, dg_order order, uint64_t *state) {
-  const int64_t budget = quick ? 400000 : 6000000;
+  const int64_t budget = quick ? 1000000 : 6000000;
   for (int i = 0; i < EDGES * EDGES; i++) {
     const int64_t n = edges[i / EDGES], k = edges[i % EDGES];
     if (quick && n * k > 600000) continue;
