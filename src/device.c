@@ -10,10 +10,7 @@
  * misspelt one. */
 static const struct {
   const char *name, *option;
-} platforms[] = {{"cuda", "DETGEMM_CUDA"},
-                 {"musa", "DETGEMM_MUSA"},
-                 {"hip", "DETGEMM_HIP"},
-                 {"opencl", "DETGEMM_OPENCL"}};
+} platforms[] = {{"musa", "DETGEMM_MUSA"}, {"hip", "DETGEMM_HIP"}, {"opencl", "DETGEMM_OPENCL"}};
 
 static dg_status no_such_backend(const char *name, size_t length) {
   for (size_t i = 0; i < sizeof platforms / sizeof platforms[0]; i++)
@@ -78,7 +75,8 @@ void dg_device_close(dg_device *device) {
 }
 
 dg_status dg_device_list_kernels(dg_device *device, int count,
-                                 void (*row)(int index, dg_kernel_info *info)) {
+                                 void (*row)(const dg_device *device, int index,
+                                             dg_kernel_info *info)) {
   const char *pattern = getenv("DETGEMM_KERNEL");
   if (pattern != NULL && *pattern == '\0') pattern = NULL;
   bool any = pattern == NULL;
@@ -86,7 +84,7 @@ dg_status dg_device_list_kernels(dg_device *device, int count,
   if (device->kernels == NULL) return dg_fail(DG_ERROR_MEMORY, "no memory for a kernel list");
   device->kernel_count = count;
   for (int i = 0; i < count; i++) {
-    row(i, &device->kernels[i]);
+    row(device, i, &device->kernels[i]);
     if (pattern == NULL) continue;
     if (fnmatch(pattern, device->kernels[i].name, 0) == 0) any = true;
     else device->kernels[i].withheld = "its name does not match DETGEMM_KERNEL";

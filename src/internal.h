@@ -54,7 +54,8 @@ extern const int dg_backend_count;
 /* device.c: fills device->kernels from names and orders; DETGEMM_KERNEL withholds what it does not
  * match. A back end calls it from open() and may withhold more. */
 dg_status dg_device_list_kernels(dg_device *device, int count,
-                                 void (*row)(int index, dg_kernel_info *info));
+                                 void (*row)(const dg_device *device, int index,
+                                             dg_kernel_info *info));
 
 /* probe.c: runs a row on small products with edge inputs and compares with the reference. Returns
  * NULL, or why the row differs (the first differing case, bits in hex), in the caller's buffer. */

@@ -186,7 +186,8 @@ static dg_status allowed(unsigned detected, unsigned *features) {
                  "DETGEMM_CPU=\"%.40s\" is not known; use generic, avx2, avx512 or neon", wanted);
 }
 
-static void describe(int index, dg_kernel_info *info) {
+static void describe(const dg_device *device, int index, dg_kernel_info *info) {
+  (void)device;
   *info = (dg_kernel_info){.name = row(index)->name, .order = (dg_order)row(index)->order};
 }
 

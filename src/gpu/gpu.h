@@ -15,19 +15,23 @@ typedef struct dg_gpu_facts {
 } dg_gpu_facts;
 
 /* A tiled tensor map (TMA): dims[0] is the contiguous one. strides[i] is in bytes, of dims[i+1].
- * Two-byte elements. Out-of-range elements read as +0. */
+ * Out-of-range elements read as +0. The driver's rules, which fits() must have checked: base and
+ * strides are multiples of 16 bytes, strides below 2^40, dims at most 2^32, box sides at most 256,
+ * and box[0] is a multiple of 16 bytes, no longer than the swizzle. */
 typedef struct dg_gpu_map {
   const void *base;
-  int rank; /* 2 or 3 */
+  int rank; /* 1 to 3 */
   uint64_t dims[3];
   uint64_t strides[2];
   uint32_t box[3];
-  int swizzle_bytes; /* 0, 32, 64 or 128 */
+  int swizzle_bytes;   /* 0, 32, 64 or 128 */
+  int promotion_bytes; /* what a miss fetches into the L2: 0 (as the box needs), 64, 128 or 256 */
+  int element_bytes;   /* 0 or 2: two bytes; 4: FP32 */
 } dg_gpu_map;
 
-/* One launch, filled by a row's prepare(). A kernel's parameters are: const __grid_constant__
- * dg_problem, then map_count const __grid_constant__ CUtensorMap, then const __grid_constant__
- * dg_gpu_tuning. */
+/* One launch, filled by a row's prepare() from zeros. A kernel's parameters are: const
+ * __grid_constant__ dg_problem, then map_count const __grid_constant__ CUtensorMap, then const
+ * __grid_constant__ dg_gpu_tuning. */
 typedef struct dg_gpu_tuning {
   int32_t v[8];
 } dg_gpu_tuning;
@@ -45,16 +49,25 @@ typedef struct dg_gpu_launch {
 } dg_gpu_launch;
 
 /* One kernel. Every row of an order gives the same bits, so fits() must be right and
- * microseconds() may be wrong: it costs only speed. */
+ * microseconds() may be wrong: it costs only speed. Both are asked about the problem and about its
+ * exchange (out^T = b^T a^T), so a row needs to know one of the two ways only; the problem has
+ * elements to compute and the row's order, k may be zero. Both are called on every dg_gemm: a few
+ * comparisons, no loops. A row that must only run when DETGEMM_KERNEL asks for it costs HUGE_VAL.
+ */
 typedef struct dg_gpu_kernel {
   const char *name;   /* <order>_<tile>_<arch>, also what DETGEMM_KERNEL matches */
   const char *symbol; /* the extern "C" kernel in the image */
-  int image;          /* index into the back end's embedded images */
+  const void *image;  /* a DG_GPU_IMAGE */
   int order;          /* a dg_order */
   int arch_min, arch_max;
   bool (*fits)(const dg_problem *p, const dg_gpu_facts *facts);
   double (*microseconds)(const dg_problem *p, const dg_gpu_facts *facts);
   void (*prepare)(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
 } dg_gpu_kernel;
+
+/* Declares an image embedded by the build. Builds without the device's compiler have none: its
+ * address is NULL then, and the rows are withheld. */
+#define DG_GPU_IMAGE(name) \
+  extern const unsigned char name[] __attribute__((weak, visibility("hidden")))
 
 #endif

@@ -1,0 +1,177 @@
+/* Chooses a row and launches it. Nothing is allocated or synchronised here, and every driver call
+ * is legal while the stream is being captured. */
+#include <math.h>
+
+#include "../num.h"
+#include "driver.h"
+
+static const dg_gpu_kernel *row_of(const dg_gpu_state *state, int index) {
+  return state->platform->row(index);
+}
+
+/* The cheaper way round to run a row, or HUGE_VAL and *fits false. */
+static double cost(const dg_gpu_kernel *row, const dg_gpu_facts *facts, const dg_problem ways[2],
+                   bool *fits, bool *exchanged) {
+  const bool fit[2] = {row->fits(&ways[0], facts), row->fits(&ways[1], facts)};
+  const double straight = fit[0] ? row->microseconds(&ways[0], facts) : HUGE_VAL;
+  const double turned = fit[1] ? row->microseconds(&ways[1], facts) : HUGE_VAL;
+  *fits = fit[0] || fit[1];
+  *exchanged = !fit[0] || turned < straight;
+  return *exchanged ? turned : straight;
+}
+
+static void both_ways(const dg_problem *p, dg_problem ways[2]) {
+  ways[0] = ways[1] = *p;
+  dg_problem_exchange(&ways[1]);
+}
+
+/* A GPU faults where a CPU would not: element alignment is checked, once per call. */
+static dg_status check_alignment(const dg_problem *p) {
+  static const char *const names[] = {"a", "b", "out", "start", "bias"};
+  const dg_operand *all[] = {&p->a, &p->b, &p->out, &p->start, &p->bias};
+  for (int i = 0; i < 5; i++) {
+    if (all[i]->data == NULL) continue;
+    const uintptr_t bytes = (uintptr_t)dg_dtype_bytes(all[i]->dtype);
+    if ((uintptr_t)all[i]->data % bytes != 0)
+      return dg_fail(DG_ERROR_ARGUMENT,
+                     "%s.data is %p; on a GPU it must be a multiple of its element's %d bytes",
+                     names[i], all[i]->data, (int)bytes);
+  }
+  return DG_OK;
+}
+
+static dg_status nothing_fits(const dg_device *device, const dg_problem *p) {
+  const char *order = p->order == DG_ORDER_FMA ? "fma" : "tc16", *why = NULL;
+  bool usable = false;
+  for (int i = 0; i < device->kernel_count; i++) {
+    if ((int)device->kernels[i].order != p->order) continue;
+    if (device->kernels[i].withheld == NULL) usable = true;
+    else if (why == NULL) why = device->kernels[i].withheld;
+  }
+  if (usable)
+    return dg_fail(DG_ERROR_UNSUPPORTED,
+                   "no %s kernel that %s may use takes these shapes and strides; see `detgemm "
+                   "info`, and unset DETGEMM_KERNEL",
+                   order, device->name);
+  return dg_fail(DG_ERROR_UNSUPPORTED,
+                 "%s computes nothing in the %s order: %s; use another device", device->name, order,
+                 why ? why : "it has no such kernel");
+}
+
+dg_status dg_gpu_choose(const dg_device *device, const dg_problem *p, int *kernel) {
+  const dg_gpu_state *state = device->state;
+  const bool empty = p->m == 0 || p->n == 0 || p->batch == 0;
+  dg_problem ways[2];
+  double best = HUGE_VAL;
+  int found = -1;
+  dg_status status = check_alignment(p);
+  if (status != DG_OK) return status;
+  both_ways(p, ways);
+  for (int i = 0; i < device->kernel_count; i++) {
+    bool fits = empty, exchanged;
+    if (device->kernels[i].withheld || (int)device->kernels[i].order != p->order) continue;
+    const double time = empty ? 0 : cost(row_of(state, i), &state->facts, ways, &fits, &exchanged);
+    if (!fits || (found >= 0 && !(time < best))) continue;
+    best = time;
+    found = i;
+  }
+  *kernel = found;
+  return found >= 0 ? DG_OK : nothing_fits(device, p);
+}
+
+int dg_gpu_enter(const dg_gpu_state *state, bool *pushed) {
+  const dg_gpu_driver *driver = &state->platform->driver;
+  void *current = NULL;
+  *pushed = false;
+  int error = driver->context_get(&current);
+  if (error != 0 || current == state->context) return error;
+  error = driver->context_push(state->context);
+  *pushed = error == 0;
+  return error;
+}
+
+void dg_gpu_leave(const dg_gpu_state *state, bool pushed) {
+  void *context;
+  if (pushed) state->platform->driver.context_pop(&context);
+}
+
+static int log2_of(int x) {
+  int log = 0;
+  while (x > 1) x /= 2, log++;
+  return log;
+}
+
+static int encode(const dg_gpu_driver *driver, const dg_gpu_map *m, dg_gpu_tensor_map *map) {
+  enum { UINT16 = 1, UINT32 = 2 }; /* bits are moved, whatever they mean */
+  static const uint32_t ones[3] = {1, 1, 1};
+  void *base = (void *)(uintptr_t)m->base;
+  const int swizzle = m->swizzle_bytes ? log2_of(m->swizzle_bytes / 16) : 0;
+  const int promotion = m->promotion_bytes ? log2_of(m->promotion_bytes / 32) : 0;
+  return driver->encode_map(map, m->element_bytes == 4 ? UINT32 : UINT16, (uint32_t)m->rank, base,
+                            m->dims, m->strides, m->box, ones, 0, swizzle, promotion, 0);
+}
+
+static int launch(const dg_gpu_driver *driver, void *function, const dg_gpu_launch *l, void *stream,
+                  void **parameters) {
+  enum { CLUSTER = 4, OVERLAP = 6 }; /* CU_LAUNCH_ATTRIBUTE_... */
+  dg_gpu_attribute attributes[2] = {{0}};
+  dg_gpu_config config = {.grid = {l->grid[0], l->grid[1], l->grid[2]},
+                          .block = {l->block, 1, 1},
+                          .shared_bytes = l->shared_bytes,
+                          .stream = stream,
+                          .attributes = attributes};
+  if (l->cluster > 1) {
+    dg_gpu_attribute *a = &attributes[config.attribute_count++];
+    a->id = CLUSTER;
+    a->value.cluster[0] = l->cluster;
+    a->value.cluster[1] = a->value.cluster[2] = 1;
+  }
+  if (l->overlap) {
+    dg_gpu_attribute *a = &attributes[config.attribute_count++];
+    a->id = OVERLAP;
+    a->value.overlap = 1;
+  }
+  if (config.attribute_count) return driver->launch_config(&config, function, parameters, NULL);
+  return driver->launch(function, l->grid[0], l->grid[1], l->grid[2], l->block, 1, 1,
+                        l->shared_bytes, stream, parameters, NULL);
+}
+
+/* Encodes the tensor maps and launches, in the device's context. */
+static dg_status launch_row(const dg_gpu_state *state, int index, dg_problem *p, void *stream) {
+  const dg_gpu_kernel *row = row_of(state, index);
+  const dg_gpu_driver *driver = &state->platform->driver;
+  dg_gpu_launch l = {0};
+  dg_gpu_tensor_map maps[3];
+  void *parameters[5] = {p};
+  int count = 1, error = 0;
+  row->prepare(p, &state->facts, &l);
+  for (int i = 0; error == 0 && i < l.map_count; i++) {
+    error = encode(driver, &l.maps[i], &maps[i]);
+    parameters[count++] = &maps[i];
+  }
+  if (error != 0) return dg_gpu_fail(state->platform, error, "encoding a tensor map");
+  parameters[count] = &l.tuning;
+  error = launch(driver, state->functions[index], &l, stream, parameters);
+  return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, row->name);
+}
+
+dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream) {
+  const dg_gpu_state *state = device->state;
+  bool fits, exchanged, pushed;
+  dg_problem ways[2];
+  if (dg_gpu_forked())
+    return dg_fail(DG_ERROR_DEVICE,
+                   "%s was opened before this process was forked, and its driver does not work in "
+                   "the child; start children with spawn or exec, and open the device there",
+                   device->name);
+  both_ways(p, ways);
+  cost(row_of(state, kernel), &state->facts, ways, &fits, &exchanged);
+  if (!fits)
+    return dg_fail(DG_ERROR_UNSUPPORTED, "%s does not take this product",
+                   device->kernels[kernel].name);
+  const int error = dg_gpu_enter(state, &pushed);
+  if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
+  const dg_status status = launch_row(state, kernel, &ways[exchanged], stream);
+  dg_gpu_leave(state, pushed);
+  return status;
+}
