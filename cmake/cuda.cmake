@@ -59,6 +59,7 @@ if(cuda_wanted)
   if(NOT cuda_problem)
     message(STATUS "CUDA kernels: with ${DETGEMM_NVCC} of CUDA ${cuda_version}")
     file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/cuda)
+    target_compile_definitions(detgemm_objects PRIVATE DETGEMM_CUDA_KERNELS)
     # One line per .cu file; src/gpu/cuda/cuda.h lists them too.
     detgemm_cuda_image(fma_naive "${cuda_fma_targets}")
   elseif(cuda_wanted STREQUAL "AUTO")

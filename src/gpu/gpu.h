@@ -65,9 +65,10 @@ typedef struct dg_gpu_kernel {
   void (*prepare)(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
 } dg_gpu_kernel;
 
-/* Declares an image embedded by the build. Builds without the device's compiler have none: its
- * address is NULL then, and the rows are withheld. */
-#define DG_GPU_IMAGE(name) \
+/* Declares an image embedded by the build, or one that this build does not have: its address is
+ * NULL then, and the rows are withheld. */
+#define DG_GPU_IMAGE(name) extern const unsigned char name[] __attribute__((visibility("hidden")))
+#define DG_GPU_NO_IMAGE(name) \
   extern const unsigned char name[] __attribute__((weak, visibility("hidden")))
 
 #endif

@@ -9,10 +9,16 @@
 /* One line per .cu file; CMakeLists.txt lists them too. */
 #define DG_CUDA_FILES(F) F(fma_naive)
 
+#ifdef DETGEMM_CUDA_KERNELS /* defined by the build where it compiles them */
+#define DG_CUDA_IMAGE DG_GPU_IMAGE
+#else
+#define DG_CUDA_IMAGE DG_GPU_NO_IMAGE
+#endif
+
 #define DG_CUDA_DECLARE(file)                         \
   extern const dg_gpu_kernel dg_cuda_##file##_rows[]; \
   extern const int dg_cuda_##file##_count;            \
-  DG_GPU_IMAGE(dg_cuda_##file##_image);
+  DG_CUDA_IMAGE(dg_cuda_##file##_image);
 DG_CUDA_FILES(DG_CUDA_DECLARE)
 #undef DG_CUDA_DECLARE
 
