@@ -4,8 +4,8 @@
  * FP32 state. The accumulator starts at the tile (never "+ C at the end": that would change bits
  * where K is cut). No allocation, threads, globals, output rounding or change of the
  * floating-point environment (the tc16 kernels may switch the rounding mode and must restore it).
- * Vector lanes run over N or M, never over K. The executor hands in full tiles only; rows and
- * columns past the edge hold packed zeros and their results are dropped. */
+ * Vector lanes run over N or M, never over K. The executor hands in tiles of full size only; rows
+ * and columns past the edge hold packed zeros and their results are dropped. */
 #ifndef DETGEMM_CPU_H
 #define DETGEMM_CPU_H
 
@@ -29,8 +29,13 @@ typedef struct dg_strip {
  * filled up to the row's k_step with terms that change no accumulator. */
 typedef void dg_pack_fn(const dg_strip *strip, int64_t count, int64_t k, void *panel);
 
-/* Continues one mr x nr tile (row-major, contiguous) over k terms of two panels. */
-typedef void dg_tile_fn(int64_t k, const void *a, const void *b, float *tile);
+/* Continues the first rows x cols of one mr x nr tile (row-major, contiguous, on a multiple of 64
+ * bytes) over k terms of two panels. The rest of the tile may be written too. */
+typedef void dg_tile_fn(int64_t k, const void *a, const void *b, float *tile, int rows, int cols);
+
+/* out[j] = x[j] + bias[j] (bias NULL: x[j]) for count elements, rounded once to dtype, NaN
+ * canonical. out has any alignment. */
+typedef void dg_round_fn(const float *x, const float *bias, int64_t count, int dtype, void *out);
 
 typedef struct dg_cpu_kernel {
   const char *name;     /* <order>_<tile>_<isa> */
@@ -41,7 +46,11 @@ typedef struct dg_cpu_kernel {
   int a_bytes, b_bytes; /* a panel's bytes per k_step */
   dg_pack_fn *pack_a, *pack_b;
   dg_tile_fn *run;
+  dg_round_fn *round;
+  int most_rows; /* chosen where the product has no more rows than this; 0: for any number */
 } dg_cpu_kernel;
+
+dg_round_fn dg_round_generic;
 
 /* The rows of each folder, fastest first within an order; generic.c ends the list. */
 extern const dg_cpu_kernel dg_cpu_generic_rows[];

@@ -116,7 +116,7 @@ static void run_block(void *context, int worker, int64_t index) {
     for (int64_t j = 0; j * kernel->nr < cols; j++)
       for (int64_t i = 0; i * kernel->mr < rows; i++)
         kernel->run(k, a + (size_t)i * a_panel, b + (size_t)j * b_panel,
-                    tile_at(c, state, i0, j0, i * columns + j).state);
+                    tile_at(c, state, i0, j0, i * columns + j).state, kernel->mr, kernel->nr);
   }
   for (int64_t i = 0; i * kernel->mr < rows; i++)
     for (int64_t j = 0; j * kernel->nr < cols; j++)
@@ -147,11 +147,16 @@ static dg_status run(dg_device *device, const dg_problem *p, int index, void *st
   return DG_OK;
 }
 
+/* The first row of the order that is meant for so few rows, else the first there is. */
 static dg_status choose(const dg_device *device, const dg_problem *p, int *kernel) {
-  for (int i = 0; i < device->kernel_count; i++)
-    if (device->kernels[i].withheld == NULL && (int)device->kernels[i].order == p->order) {
-      *kernel = i;
-      return DG_OK;
+  for (int any = 0; any < 2; any++)
+    for (int i = 0; i < device->kernel_count; i++) {
+      const int most = row(i)->most_rows;
+      if (device->kernels[i].withheld == NULL && (int)device->kernels[i].order == p->order &&
+          (any || most == 0 || p->m <= most)) {
+        *kernel = i;
+        return DG_OK;
+      }
     }
   return dg_fail(DG_ERROR_UNSUPPORTED,
                  "no %s kernel is left on %s; see what `detgemm info` says of each, and unset "

@@ -96,12 +96,14 @@ static void run(int64_t k, const void *a, const void *b, float *tile, const dg_t
   dg_tc16_from_slots_avx2(state, tile, ways->rows, 1);
 }
 
-void dg_tc16_8x32_avx2(int64_t k, const void *a, const void *b, float *tile) {
+void dg_tc16_8x32_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
+  (void)rows, (void)cols;
   static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast_8, wide_8};
   run(k, a, b, tile, &ways);
 }
 
-void dg_tc16_1x32_avx2(int64_t k, const void *a, const void *b, float *tile) {
+void dg_tc16_1x32_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
+  (void)rows, (void)cols;
   static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast_1, wide_1};
   run(k, a, b, tile, &ways);
 }
