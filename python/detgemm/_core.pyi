@@ -1,0 +1,47 @@
+from typing import Optional
+
+View = Optional[tuple[int, int, int, int, int, int, int]]
+
+version: str
+abi: int
+
+class Device:
+    def __new__(cls, name: str) -> Device: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    def gemm(
+        self,
+        order: int,
+        batch: int,
+        stream: int,
+        a: View,
+        b: View,
+        out: View,
+        start: View,
+        bias: View,
+        /,
+    ) -> None: ...
+    def kernel(
+        self,
+        order: int,
+        batch: int,
+        stream: int,
+        a: View,
+        b: View,
+        out: View,
+        start: View,
+        bias: View,
+        /,
+    ) -> str: ...
+    def kernels(self) -> list[tuple[str, int, Optional[str]]]: ...
+    def set_threads(self, count: int, /) -> None: ...
+
+def reference(
+    order: int, batch: int, stream: int, a: View, b: View, out: View, start: View, bias: View, /
+) -> None: ...
+def device_names() -> list[str]: ...
+def read_dlpack(
+    capsule: object, /
+) -> tuple[int, int, int, int, int, int, tuple[int, ...], Optional[tuple[int, ...]]]: ...
