@@ -33,6 +33,8 @@ typedef struct dg_backend {
   void (*close)(dg_device *device);
   /* The index in device->kernels of the row to use, or an error that says why there is none. */
   dg_status (*choose)(const dg_device *device, const dg_problem *p, int *kernel);
+  /* Whether a row takes p; NULL: every row takes every product of its order. */
+  bool (*takes)(const dg_device *device, const dg_problem *p, int kernel);
   /* Runs that row. p has elements to compute. */
   dg_status (*run)(dg_device *device, const dg_problem *p, int kernel, void *stream);
 } dg_backend;
@@ -57,15 +59,25 @@ dg_status dg_device_list_kernels(dg_device *device, int count,
                                  void (*row)(const dg_device *device, int index,
                                              dg_kernel_info *info));
 
-/* probe.c: runs a row on small products with edge inputs and compares with the reference. Returns
- * NULL, or why the row differs (the first differing case, bits in hex), in the caller's buffer. */
+/* probe.c: runs the device's rows on small products with edge inputs, compares with the reference
+ * and withholds those that differ (the first differing case, bits in hex). kept holds an entry for
+ * each row: the verdicts of this process on this device, zeros at first, so that each row is
+ * judged once. A failure that is not a row's own, such as a lack of memory, is returned. */
+enum { DG_PROBE_TEXT = 160 };
+typedef struct dg_verdict {
+  bool reached, wanted, tried;
+  char why[DG_PROBE_TEXT]; /* empty: the same bits */
+} dg_verdict;
+
 typedef struct dg_probe_memory {
-  void *(*to_device)(void *context, const void *host, size_t bytes); /* NULL: failed */
-  dg_status (*to_host)(void *context, void *host, const void *device, size_t bytes);
+  void *(*alloc)(void *context, size_t bytes); /* NULL: failed */
+  dg_status (*copy_in)(void *context, void *device, const void *host, size_t bytes);
+  dg_status (*copy_out)(void *context, void *host, const void *device, size_t bytes);
   void (*release)(void *context, void *device);
   void *context;
+  bool large; /* whether to run the aligned products for large tiles too */
 } dg_probe_memory;
-const char *dg_probe(dg_device *device, int kernel, const dg_probe_memory *memory, char *why,
-                     size_t size);
+
+dg_status dg_probe(dg_device *device, const dg_probe_memory *memory, dg_verdict *kept);
 
 #endif

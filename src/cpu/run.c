@@ -197,38 +197,24 @@ static void describe(const dg_device *device, int index, dg_kernel_info *info) {
 }
 
 /* The verdict on every row this processor can run, reached once per process. */
-enum { MAX_ROWS = 32 };
-static char verdicts[MAX_ROWS][160];
+enum { MAX_ROWS = 64 };
+static dg_verdict verdicts[MAX_ROWS];
 static pthread_mutex_t verdict_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool probed[MAX_ROWS];
 
-static void *copy_in(void *context, const void *host, size_t bytes) {
+static void *allocate(void *context, size_t bytes) {
   (void)context;
-  void *copy = malloc(bytes);
-  if (copy) memcpy(copy, host, bytes);
-  return copy;
+  return malloc(bytes);
 }
 
-static dg_status copy_out(void *context, void *host, const void *device, size_t bytes) {
+static dg_status copy(void *context, void *to, const void *from, size_t bytes) {
   (void)context;
-  memcpy(host, device, bytes);
+  memcpy(to, from, bytes);
   return DG_OK;
 }
 
-static void release(void *context, void *device) {
+static void release(void *context, void *data) {
   (void)context;
-  free(device);
-}
-
-static const char *verdict(dg_device *device, int index) {
-  const dg_probe_memory memory = {copy_in, copy_out, release, NULL};
-  pthread_mutex_lock(&verdict_lock);
-  if (!probed[index]) {
-    dg_probe(device, index, &memory, verdicts[index], sizeof verdicts[index]);
-    probed[index] = true;
-  }
-  pthread_mutex_unlock(&verdict_lock);
-  return verdicts[index][0] ? verdicts[index] : NULL;
+  free(data);
 }
 
 static dg_status open_cpu(dg_device *device, int index) {
@@ -249,9 +235,12 @@ static dg_status open_cpu(dg_device *device, int index) {
       info->withheld = "this processor lacks its instruction set";
     else if ((row(i)->needs & features) != row(i)->needs)
       info->withheld = "excluded by DETGEMM_CPU";
-    else if (info->withheld == NULL) info->withheld = verdict(device, i);
   }
-  return DG_OK;
+  pthread_mutex_lock(&verdict_lock);
+  status =
+      dg_probe(device, &(dg_probe_memory){allocate, copy, copy, release, NULL, false}, verdicts);
+  pthread_mutex_unlock(&verdict_lock);
+  return status;
 }
 
 static void close_cpu(dg_device *device) { (void)device; }

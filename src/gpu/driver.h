@@ -114,8 +114,7 @@ typedef struct dg_gpu_state {
   void *images[DG_GPU_MAX_ROWS], *modules[DG_GPU_MAX_ROWS]; /* loaded, with the image of each */
   int module_count;
   void *functions[DG_GPU_MAX_ROWS]; /* by row; NULL: not here */
-  char verdicts[DG_GPU_MAX_ROWS][160];
-  bool probed[DG_GPU_MAX_ROWS];
+  dg_verdict verdicts[DG_GPU_MAX_ROWS];
 } dg_gpu_state;
 
 /* load.c: loads the driver once; on failure platform->why says what is missing. Call with the lock
@@ -136,6 +135,7 @@ void dg_gpu_close(dg_device *device);
 
 /* run.c: the rest of them. */
 dg_status dg_gpu_choose(const dg_device *device, const dg_problem *p, int *kernel);
+bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel);
 dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream);
 
 /* run.c: makes the device's context current. *pushed tells whether to call leave. */

@@ -73,14 +73,20 @@ bool dg_gpu_load(dg_gpu_platform *platform) {
 }
 
 dg_status dg_gpu_fail(const dg_gpu_platform *platform, int error, const char *call) {
+  enum { INVALID_VALUE = 1, OUT_OF_RESOURCES = 701 };
   enum { OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, DEINITIALIZED = 4 };
   enum { NO_BINARY = 209, INVALID_PTX = 218, PTX_VERSION = 222, INVALID_HANDLE = 400 };
   enum { ILLEGAL_ADDRESS = 700, DESTROYED = 709, LAUNCH_FAILED = 719 };
-  const char *name = name_of(platform, error), *hint = "the driver refused it";
+  const char *name = name_of(platform, error),
+             *hint = "see the driver's documentation of this error";
   switch (error) {
     case OUT_OF_MEMORY:
       return dg_fail(DG_ERROR_MEMORY, "%s failed: %s (%d); free memory of the device and try again",
                      call, name, error);
+    case INVALID_VALUE:
+    case OUT_OF_RESOURCES:
+      return dg_fail(DG_ERROR_UNSUPPORTED, "%s failed: %s (%d); this device cannot run it", call,
+                     name, error);
     case NOT_INITIALIZED:
     case DEINITIALIZED: hint = "the driver is not running in this process (any more)"; break;
     case NO_BINARY:

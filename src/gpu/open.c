@@ -126,56 +126,52 @@ static dg_status start(dg_gpu_state *state, int index) {
 
 /* ---- the conformance probe ---- */
 
-static void *copy_in(void *context, const void *host, size_t bytes) {
-  dg_gpu_state *state = context;
+static void *allocate(void *context, size_t bytes) {
   void *data = NULL;
-  if (driver_of(state)->alloc(&data, bytes) != 0) return NULL;
-  if (driver_of(state)->copy_in(data, host, bytes) == 0) return data;
-  driver_of(state)->release(data);
-  return NULL;
+  return driver_of(context)->alloc(&data, bytes) == 0 ? data : NULL;
 }
 
-static dg_status copy_out(void *context, void *host, const void *data, size_t bytes) {
-  dg_gpu_state *state = context;
-  const int error = driver_of(state)->copy_out(host, data, bytes);
-  return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, "the kernel");
+static dg_status copy_in(void *context, void *to, const void *from, size_t bytes) {
+  const dg_gpu_state *state = context;
+  const int error = state->platform->driver.copy_in(to, from, bytes);
+  return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, "copying to the device");
 }
 
-static void release(void *context, void *data) {
-  dg_gpu_state *state = context;
-  driver_of(state)->release(data);
+static dg_status copy_out(void *context, void *to, const void *from, size_t bytes) {
+  const dg_gpu_state *state = context;
+  const int error = state->platform->driver.copy_out(to, from, bytes);
+  return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, "a kernel of the probe");
 }
 
-static const char *verdict(dg_device *device, int index) {
+static void release(void *context, void *data) { driver_of(context)->release(data); }
+
+/* Withholds the rows that were not made for this device, with the reason. */
+static void withhold_others(dg_device *device) {
   dg_gpu_state *state = device->state;
-  const dg_probe_memory memory = {copy_in, copy_out, release, state};
-  const dg_gpu_kernel *row = state->platform->row(index);
-  char *why = state->verdicts[index];
-  if (!state->probed[index]) {
-    state->probed[index] = true;
-    if (row->image == NULL)
-      snprintf(why, sizeof state->verdicts[0], "this build has no image of it");
-    else if (!runs_here(state, row))
-      snprintf(why, sizeof state->verdicts[0], "needs %s %d.%d%s, this device has %d.%d%s",
+  for (int i = 0; i < device->kernel_count; i++) {
+    const dg_gpu_kernel *row = state->platform->row(i);
+    char *why = state->verdicts[i].why;
+    if (runs_here(state, row)) continue;
+    if (row->image == NULL) snprintf(why, DG_PROBE_TEXT, "this build has no image of it");
+    else
+      snprintf(why, DG_PROBE_TEXT, "needs %s %d.%d%s, this device has %d.%d%s",
                state->platform->capability, row->arch_min / 10, row->arch_min % 10,
                row->arch_max > row->arch_min ? " or later" : "", state->facts.arch / 10,
                state->facts.arch % 10, state->platform->unmeasured(row->order));
-    else dg_probe(device, index, &memory, why, sizeof state->verdicts[0]);
+    device->kernels[i].withheld = why;
   }
-  return why[0] ? why : NULL;
 }
 
 static dg_status probe(dg_device *device) {
   dg_gpu_state *state = device->state;
+  const dg_probe_memory memory = {allocate, copy_in, copy_out, release, state, true};
   bool pushed;
   const int error = dg_gpu_enter(state, &pushed);
   if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
-  for (int i = 0; i < device->kernel_count; i++) {
-    dg_kernel_info *info = &device->kernels[i];
-    if (info->withheld == NULL) info->withheld = verdict(device, i);
-  }
+  withhold_others(device);
+  const dg_status status = dg_probe(device, &memory, state->verdicts);
   dg_gpu_leave(state, pushed);
-  return DG_OK;
+  return status;
 }
 
 /* ---- handles ---- */

@@ -155,6 +155,15 @@ static dg_status launch_row(const dg_gpu_state *state, int index, dg_problem *p,
   return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, row->name);
 }
 
+bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel) {
+  const dg_gpu_state *state = device->state;
+  bool fits, exchanged;
+  dg_problem ways[2];
+  both_ways(p, ways);
+  cost(row_of(state, kernel), &state->facts, ways, &fits, &exchanged);
+  return fits;
+}
+
 dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream) {
   const dg_gpu_state *state = device->state;
   bool fits, exchanged, pushed;

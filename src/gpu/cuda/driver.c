@@ -70,5 +70,6 @@ const dg_backend dg_cuda_backend = {
     .open = open_device,
     .close = dg_gpu_close,
     .choose = dg_gpu_choose,
+    .takes = dg_gpu_takes,
     .run = dg_gpu_run,
 };
