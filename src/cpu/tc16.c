@@ -44,7 +44,7 @@ void dg_tc16_steps(int64_t k, const void *a, const void *b, float *state,
       ways->fast(x, y, state);
       fast_steps--;
     } else {
-      if (marks < DG_TC16_SPECIAL) ways->wide(x, y, state);
+      if (marks < DG_TC16_SPECIAL) ways->wide(x, y, state, ways->rows, ways->nr);
       else dg_tc16_scalar(x, y, state, ways->rows, ways->nr);
       fast_steps = 0;
     }

@@ -80,10 +80,12 @@ enum { DG_TC16_FAST_STEPS = 64, DG_TC16_LEAST_X = 127 - 101 };
 void dg_tc16_scalar(const void *a, const void *b, float *state, int rows, int nr);
 
 typedef void dg_tc16_way(const void *a, const void *b, float *state);
+typedef void dg_tc16_wide_way(const void *a, const void *b, float *state, int rows, int nr);
 typedef struct dg_tc16_ways {
   int rows, nr;
   bool (*calm)(const float *state, int count); /* whether the state allows FAST_STEPS fast steps */
-  dg_tc16_way *fast, *wide;
+  dg_tc16_way *fast;
+  dg_tc16_wide_way *wide;
 } dg_tc16_ways;
 
 /* Runs the steps of two panels, each in the fastest way that is right for it. */

@@ -4,6 +4,12 @@
 #if defined(__x86_64__)
 
 const dg_cpu_kernel dg_cpu_x86_rows[] = {
+    {"tc16_1x64_avx512", DG_ORDER_TC16, DG_CPU_AVX2 | DG_CPU_AVX512, 1, 64, 16, DG_TC16_A_BYTES(1),
+     DG_TC16_B_BYTES(64), dg_tc16_pack_a1_avx2, dg_tc16_pack_b64_avx2, dg_tc16_1x64_avx512,
+     dg_round_generic, 1},
+    {"tc16_8x64_avx512", DG_ORDER_TC16, DG_CPU_AVX2 | DG_CPU_AVX512, 8, 64, 16, DG_TC16_A_BYTES(8),
+     DG_TC16_B_BYTES(64), dg_tc16_pack_a8_avx2, dg_tc16_pack_b64_avx2, dg_tc16_8x64_avx512,
+     dg_round_generic, 0},
     {"tc16_1x32_avx2", DG_ORDER_TC16, DG_CPU_AVX2, 1, 32, 16, DG_TC16_A_BYTES(1),
      DG_TC16_B_BYTES(32), dg_tc16_pack_a1_avx2, dg_tc16_pack_b32_avx2, dg_tc16_1x32_avx2,
      dg_round_generic, 1},

@@ -1,4 +1,4 @@
-/* What the x86 kernels of the tc16 order share; all of it needs AVX2, FMA and F16C only.
+/* What the x86 kernels of the tc16 order share; what is named avx2 needs AVX2, FMA and F16C only.
  *
  * A panel of B is a row of groups of 32 columns. The slots of a group: byte 16 l + 4 v + d of the
  * 32 exponents and value 8 v + 4 l + d (l < 2, v < 4, d < 4) belong to one column, so that four
@@ -12,18 +12,18 @@
 #if defined(__x86_64__)
 
 /* The kernels, for the rows of table.c. */
-dg_tile_fn dg_tc16_8x32_avx2, dg_tc16_1x32_avx2;
-dg_pack_fn dg_tc16_pack_a8_avx2, dg_tc16_pack_a1_avx2, dg_tc16_pack_b32_avx2;
+dg_tile_fn dg_tc16_8x32_avx2, dg_tc16_1x32_avx2, dg_tc16_8x64_avx512, dg_tc16_1x64_avx512;
+dg_pack_fn dg_tc16_pack_a8_avx2, dg_tc16_pack_a1_avx2, dg_tc16_pack_b32_avx2, dg_tc16_pack_b64_avx2;
 
 void dg_tc16_pack_a_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel, int rows);
 void dg_tc16_pack_b_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel, int groups);
 
-/* Between a row-major tile and the same values in slots. */
-void dg_tc16_to_slots_avx2(const float *tile, float *state, int rows, int groups);
-void dg_tc16_from_slots_avx2(const float *state, float *tile, int rows, int groups);
-
 bool dg_tc16_calm_avx2(const float *state, int count);
-void dg_tc16_wide_avx2(const void *a, const void *b, float *state, int rows, int groups);
+dg_tc16_wide_way dg_tc16_wide_avx2;
+
+/* Continues a row-major tile: its values in slots, rounding toward zero, dg_tc16_steps. */
+void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile,
+                      const dg_tc16_ways *ways);
 
 #endif
 #endif

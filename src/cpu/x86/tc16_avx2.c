@@ -9,10 +9,6 @@
 
 enum { MR = 8, NR = 32 };
 
-/* Rounding toward zero, and results below 2^-126, which only ever are cut to 0, flushed at once:
- * some processors take long over them. Exceptions masked. */
-enum { TOWARD_ZERO = 0xff80 };
-
 /* The maximum over k of the biased exponents of the products of one row and 32 columns. */
 INLINE __m256i top(const uint32_t *up, const uint8_t *down) {
   __m256i x = _mm256_set1_epi8(DG_TC16_LEAST_X);
@@ -78,34 +74,15 @@ INLINE void fast(const void *a, const void *b, float *state, int rows) {
 
 AVX2 static void fast_8(const void *a, const void *b, float *state) { fast(a, b, state, MR); }
 AVX2 static void fast_1(const void *a, const void *b, float *state) { fast(a, b, state, 1); }
-static void wide_8(const void *a, const void *b, float *state) {
-  dg_tc16_wide_avx2(a, b, state, MR, 1);
-}
-static void wide_1(const void *a, const void *b, float *state) {
-  dg_tc16_wide_avx2(a, b, state, 1, 1);
+
+void dg_tc16_8x32_avx2(int64_t k, const void *a, const void *b, float *tile) {
+  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast_8, dg_tc16_wide_avx2};
+  dg_tc16_run_avx2(k, a, b, tile, &ways);
 }
 
-/* The steps are reached by pointers, so no arithmetic can move across the change of rounding. */
-static void run(int64_t k, const void *a, const void *b, float *tile, const dg_tc16_ways *ways) {
-  _Alignas(32) float state[MR * NR];
-  dg_tc16_to_slots_avx2(tile, state, ways->rows, 1);
-  const unsigned saved = _mm_getcsr();
-  _mm_setcsr(TOWARD_ZERO);
-  dg_tc16_steps(k, a, b, state, ways);
-  _mm_setcsr(saved);
-  dg_tc16_from_slots_avx2(state, tile, ways->rows, 1);
-}
-
-void dg_tc16_8x32_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  (void)rows, (void)cols;
-  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast_8, wide_8};
-  run(k, a, b, tile, &ways);
-}
-
-void dg_tc16_1x32_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  (void)rows, (void)cols;
-  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast_1, wide_1};
-  run(k, a, b, tile, &ways);
+void dg_tc16_1x32_avx2(int64_t k, const void *a, const void *b, float *tile) {
+  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast_1, dg_tc16_wide_avx2};
+  dg_tc16_run_avx2(k, a, b, tile, &ways);
 }
 
 void dg_tc16_pack_a8_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {

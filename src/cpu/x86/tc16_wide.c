@@ -1,4 +1,4 @@
-/* The x86 tc16 kernels' state, and their way for all finite factors: vectors of binary64. */
+/* The run over all steps, and the way for all finite factors: vectors of binary64. */
 #include "tc16.h"
 
 #if defined(__x86_64__)
@@ -7,7 +7,16 @@
 #define AVX2 __attribute__((target("avx2,fma")))
 #define INLINE static inline __attribute__((always_inline)) AVX2
 
-AVX2 void dg_tc16_to_slots_avx2(const float *tile, float *state, int rows, int groups) {
+enum {
+  MAX_TILE = 8 * 64,
+  /* Exceptions masked, rounding toward zero. The fast way flushes what is below 2^-126 (only terms
+   * that are cut to 0 are): some processors take long over them. The wide way keeps it. */
+  FAST_MODE = 0xff80,
+  WIDE_MODE = 0x7f80
+};
+
+/* Between a row-major tile and the same values in slots. */
+AVX2 static void to_slots(const float *tile, float *state, int rows, int groups) {
   for (int i = 0; i < rows; i++)
     for (int g = 0; g < groups; g++, tile += 32)
       for (int v = 0; v < 4; v += 2) {
@@ -18,7 +27,7 @@ AVX2 void dg_tc16_to_slots_avx2(const float *tile, float *state, int rows, int g
       }
 }
 
-AVX2 void dg_tc16_from_slots_avx2(const float *state, float *tile, int rows, int groups) {
+AVX2 static void from_slots(const float *state, float *tile, int rows, int groups) {
   for (int i = 0; i < rows; i++)
     for (int g = 0; g < groups; g++, tile += 32)
       for (int v = 0; v < 4; v += 2) {
@@ -127,12 +136,23 @@ __attribute__((noinline)) AVX2 static void wide(const void *a, const void *b, fl
   }
 }
 
-void dg_tc16_wide_avx2(const void *a, const void *b, float *state, int rows, int groups) {
-  enum { TOWARD_ZERO = 0x7f80 }; /* subnormals kept, exceptions masked */
+void dg_tc16_wide_avx2(const void *a, const void *b, float *state, int rows, int nr) {
   const unsigned saved = _mm_getcsr();
-  _mm_setcsr(TOWARD_ZERO);
-  wide(a, b, state, rows, 32 * groups);
+  _mm_setcsr(WIDE_MODE);
+  wide(a, b, state, rows, nr);
   _mm_setcsr(saved);
+}
+
+/* The steps are reached by pointers, so no arithmetic can move across the change of rounding. */
+void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile,
+                      const dg_tc16_ways *ways) {
+  _Alignas(64) float state[MAX_TILE];
+  to_slots(tile, state, ways->rows, ways->nr / 32);
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(FAST_MODE);
+  dg_tc16_steps(k, a, b, state, ways);
+  _mm_setcsr(saved);
+  from_slots(state, tile, ways->rows, ways->nr / 32);
 }
 
 #endif
