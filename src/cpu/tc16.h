@@ -4,10 +4,9 @@
  * four times in a 32-bit word, to be broadcast) and 16 values as binary32. A step of B of width nr
  * is a head, 16 x nr exponents and 16 x nr values; its columns may be permuted ("slots").
  *
- * Ways, from fast to slow; each is right for more inputs than the one before:
+ * Two ways:
  *   fast    vectors of binary32; all factors zero or with exponents FAST_MIN..FAST_MAX
- *   wide    vectors of binary64; all finite factors
- *   scalar  dg_tc16_step; everything
+ *   wide    vectors of binary64; everything, infinities and NaN included
  *
  * The exponent bytes of the fast way. An exponent e of A is held as up = e + 191 (zero: 0), one of
  * B as down = 64 - e (zero: 255). In the window up is 141..248 and down 7..114, so the saturating
@@ -26,8 +25,7 @@ enum {
   /* Marks of a step, added for the two operands: below WIDE the way is fast. A heavy line has
    * mantissas so large that the integer sum could leave 32 bits if the other line is heavy too. */
   DG_TC16_HEAVY = 1,
-  DG_TC16_WIDE = 2,
-  DG_TC16_SPECIAL = 16 /* NaN or infinity: scalar */
+  DG_TC16_WIDE = 2
 };
 
 typedef struct dg_tc16_head {
@@ -75,9 +73,6 @@ static inline const float *dg_tc16_values(const void *b, int nr) {
 enum { DG_TC16_FAST_STEPS = 64, DG_TC16_LEAST_X = 127 - 101 };
 #define DG_TC16_STATE_LEAST 0x0c000000u /* bits of 2^-103: multiples of 2^-126 from here on */
 #define DG_TC16_STATE_MOST 0x7e800000u  /* bits of 2^126 */
-
-/* One step of a rows x nr state by the definition. */
-void dg_tc16_scalar(const void *a, const void *b, float *state, int rows, int nr);
 
 typedef void dg_tc16_way(const void *a, const void *b, float *state);
 typedef void dg_tc16_wide_way(const void *a, const void *b, float *state, int rows, int nr);

@@ -133,13 +133,12 @@ INLINE __m256i fraction(__m256i x, bool half) {
 enum { TOP = 127 + DG_TC16_FAST_MAX, SPAN = DG_TC16_FAST_MAX - DG_TC16_FAST_MIN };
 
 typedef struct seen {
-  __m256i outside, e, mantissa[2]; /* bytes outside the window; largest exponent; mantissa sums */
+  __m256i outside, mantissa[2]; /* bytes outside the window; mantissa sums */
 } seen;
 
-INLINE void head(dg_tc16_head *h, __m256i outside, __m256i special, __m256i heavy, bool half) {
+INLINE void head(dg_tc16_head *h, __m256i outside, __m256i heavy, bool half) {
   int marks = _mm256_testz_si256(heavy, heavy) ? 0 : DG_TC16_HEAVY;
   if (!_mm256_testz_si256(outside, outside)) marks |= DG_TC16_WIDE;
-  if (!_mm256_testz_si256(special, special)) marks |= DG_TC16_SPECIAL;
   *h = (dg_tc16_head){.marks = h->marks | marks, .e_min = half ? -14 : -126};
 }
 
@@ -173,7 +172,6 @@ INLINE void expand_columns(const uint16_t *from, bool half, uint8_t *down, float
   for (int i = 0; i < 4; i++) _mm256_storeu_ps(value + i * pitch, v[i]);
 
   s->outside = _mm256_or_si256(s->outside, _mm256_andnot_si256(zero, outside));
-  s->e = _mm256_max_epu8(s->e, e);
   s->mantissa[0] = _mm256_add_epi16(s->mantissa[0], fraction(x0, half));
   s->mantissa[1] = _mm256_add_epi16(s->mantissa[1], fraction(x1, half));
 }
@@ -196,10 +194,10 @@ INLINE void pack_b(const dg_strip *strip, int64_t count, int64_t k, char *panel,
       const uint16_t *from = fetch_b(&s, columns, k - k0 < 16 ? k - k0 : 16, buffer, &pitch);
       uint8_t *down = (uint8_t *)(h + 1) + GROUP * g;
       float *value = (float *)(void *)((char *)(h + 1) + 16 * nr) + 8 * g;
-      seen x = {none, none, {none, none}};
+      seen x = {none, {none, none}};
       for (int kk = 0; kk < 16; kk++)
         expand_columns(from + kk * pitch, half, down + kk * nr, value + kk * nr, 8 * groups, &x);
-      head(h, x.outside, _mm256_cmpeq_epi8(x.e, _mm256_set1_epi8(-1)),
+      head(h, x.outside,
            _mm256_or_si256(_mm256_cmpgt_epi16(x.mantissa[0], light),
                            _mm256_cmpgt_epi16(x.mantissa[1], light)),
            half);
@@ -238,7 +236,6 @@ INLINE void expand_row(const uint16_t *from, bool half, dg_tc16_row *row, seen *
     _mm256_storeu_si256((void *)(row->value + 8), _mm256_unpackhi_epi16(none, x));
   }
   s->outside = _mm256_or_si256(s->outside, _mm256_andnot_si256(f.zero, outside));
-  s->e = _mm256_max_epi16(s->e, f.e);
   /* the sum of the 16 fractions: in every 32-bit lane half of it, then all */
   __m256i sum = _mm256_madd_epi16(fraction(x, half), _mm256_set1_epi16(1));
   sum = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
@@ -256,11 +253,11 @@ INLINE void pack_a(const dg_strip *strip, int64_t count, int64_t k, char *panel,
     int64_t pitch;
     const dg_strip s = {strip->data + 2 * k0 * strip->ks, strip->is, strip->ks, strip->dtype};
     const uint16_t *from = fetch_a(&s, rows, count, k - k0 < 16 ? k - k0 : 16, buffer, &pitch);
-    seen x = {none, none, {none, none}};
+    seen x = {none, {none, none}};
     for (int i = 0; i < rows; i++)
       expand_row(from + i * pitch, half, (dg_tc16_row *)(h + 1) + i, &x);
     h->marks = 0;
-    head(h, x.outside, _mm256_cmpeq_epi16(x.e, _mm256_set1_epi16(255)),
+    head(h, x.outside,
          _mm256_cmpgt_epi32(x.mantissa[0], _mm256_set1_epi32(DG_TC16_LIGHT(half ? 10 : 7))), half);
   }
 }

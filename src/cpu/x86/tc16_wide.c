@@ -1,4 +1,4 @@
-/* The run over all steps, and the way for all finite factors: vectors of binary64. */
+/* The run over all steps, and the way that is right for all inputs: vectors of binary64. */
 #include "tc16.h"
 
 #if defined(__x86_64__)
@@ -8,7 +8,8 @@
 #define INLINE static inline __attribute__((always_inline)) AVX2
 
 enum {
-  MAX_TILE = 8 * 64,
+  MAX_ROWS = 8,
+  MAX_TILE = MAX_ROWS * 64,
   /* Exceptions masked, rounding toward zero. The fast way flushes what is below 2^-126 (only terms
    * that are cut to 0 are): some processors take long over them. The wide way keeps it. */
   FAST_MODE = 0xff80,
@@ -65,74 +66,98 @@ INLINE __m256i exponents(__m256 x, int e_min) {
   return _mm256_blendv_epi8(e, _mm256_set1_epi32(NEVER), _mm256_castps_si256(zero));
 }
 
+/* 16 factors of 8 lines, and of each of up to 8 rows. */
+typedef struct columns {
+  __m256i e[16];
+  __m256d value[16][2];
+} columns;
+typedef struct factors {
+  int e[16];
+  double value[16];
+} factors;
+
+INLINE void split_columns(const float *b, int nr, int e_min, columns *y) {
+  for (int k = 0; k < 16; k++, b += nr) {
+    const __m256 x = _mm256_loadu_ps(b);
+    y->e[k] = exponents(x, e_min);
+    y->value[k][0] = _mm256_cvtps_pd(_mm256_castps256_ps128(x));
+    y->value[k][1] = _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
+  }
+}
+
+INLINE void split_row(const float *a, int e_min, factors *x) {
+  for (int k = 0; k < 16; k += 8)
+    _mm256_storeu_si256((void *)(x->e + k), exponents(_mm256_loadu_ps(a + k), e_min));
+  for (int k = 0; k < 16; k += 4)
+    _mm256_storeu_pd(x->value + k, _mm256_cvtps_pd(_mm_loadu_ps(a + k)));
+}
+
 /* 2^x for x within binary64's normal exponents. */
 INLINE __m256d power(__m128i x) {
   return _mm256_castsi256_pd(
       _mm256_slli_epi64(_mm256_cvtepi32_epi64(_mm_add_epi32(x, _mm_set1_epi32(1023))), 52));
 }
 
-/* The step for 4 slots, given E. All products and their multiples by powers of two are exact in
- * binary64: at least 2^-266, scaled at least 2^-495. The products' terms sum up in 32 bits (see
- * ../tc16.h); with the acc's, in binary64. Converting to binary32 under rounding toward zero cuts
- * once more, to 24 bits or a multiple of 2^-149, but gives the greatest finite number for infinity.
- */
-INLINE __m128 step_4(const float *a, const float *b, int nr, __m128 acc, __m128i e) {
-  const __m256d scale = power(_mm_sub_epi32(_mm_set1_epi32(25), e));
-  __m128i sum = _mm_setzero_si128();
-  for (int k = 0; k < 16; k++) {
-    const __m256d y = _mm256_cvtps_pd(_mm_loadu_ps(b + k * nr));
-    const __m256d p = _mm256_mul_pd(_mm256_set1_pd((double)a[k]), y);
-    sum = _mm_add_epi32(sum, _mm256_cvttpd_epi32(_mm256_mul_pd(p, scale)));
-  }
-  const __m256d c =
-      _mm256_cvtepi32_pd(_mm256_cvttpd_epi32(_mm256_mul_pd(_mm256_cvtps_pd(acc), scale)));
-  const __m256d s = _mm256_mul_pd(_mm256_add_pd(_mm256_cvtepi32_pd(sum), c),
-                                  power(_mm_sub_epi32(e, _mm_set1_epi32(25))));
-  const __m256d magnitude = _mm256_andnot_pd(_mm256_set1_pd(-0.0), s);
-  const __m256i over =
-      _mm256_castpd_si256(_mm256_cmp_pd(magnitude, _mm256_set1_pd(0x1p128), _CMP_GE_OQ));
-  const __m128 over_4 = _mm256_castps256_ps128(_mm256_castsi256_ps(
-      _mm256_permutevar8x32_epi32(over, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6))));
-  const __m128 cut = _mm256_cvtpd_ps(s);
-  /* the greatest finite number's bits plus one are infinity's */
-  const __m128 r = _mm_castsi128_ps(_mm_sub_epi32(_mm_castps_si128(cut), _mm_castps_si128(over_4)));
-  return _mm_add_ps(r, _mm_setzero_ps()); /* -0 becomes +0 */
+/* The low halves of 4 all-ones or all-zeros. */
+INLINE __m128 narrow(__m256d mask) {
+  return _mm256_castps256_ps128(
+      _mm256_permutevar8x32_ps(_mm256_castpd_ps(mask), _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
 }
 
-INLINE __m256 step_8(const float *a, const int *a_e, const float *b, int nr, int b_min,
-                     __m256 acc) {
-  const __m256i magnitude =
-      _mm256_and_si256(_mm256_castps_si256(acc), _mm256_set1_epi32(0x7fffffff));
-  const __m256i infinity = _mm256_set1_epi32(0x7f800000);
-  const __m256i finite = _mm256_cmpgt_epi32(infinity, magnitude);
-  const __m256 c = _mm256_and_ps(acc, _mm256_castsi256_ps(finite));
-  __m256i e = _mm256_max_epi32(exponents(c, -126), _mm256_set1_epi32(LEAST_E));
+/* The step for 4 slots, given E. With finite factors all products and their multiples by powers of
+ * two are exact in binary64: at least 2^-266, scaled at least 2^-495. The products' terms sum up in
+ * 32 bits (see ../tc16.h); with the acc's, in binary64. Converting to binary32 under rounding
+ * toward zero cuts once more, to 24 bits or a multiple of 2^-149, but gives the greatest finite
+ * number for infinity. With infinities or NaN the plain sum in binary64, which finite terms cannot
+ * make overflow, is the infinity or the NaN of the step, and E means nothing. */
+INLINE __m128 step_4(const factors *x, const columns *y, int half, __m128 acc, __m128i e) {
+  const __m256d scale = power(_mm_sub_epi32(_mm_set1_epi32(25), e));
+  __m256d plain = _mm256_cvtps_pd(acc);
+  __m128i sum = _mm_setzero_si128();
+  const __m128i c = _mm256_cvttpd_epi32(_mm256_mul_pd(plain, scale));
+#pragma GCC unroll 16
+  for (int k = 0; k < 16; k++) {
+    const __m256d p = _mm256_mul_pd(_mm256_set1_pd(x->value[k]), y->value[k][half]);
+    plain = _mm256_add_pd(plain, p);
+    sum = _mm_add_epi32(sum, _mm256_cvttpd_epi32(_mm256_mul_pd(p, scale)));
+  }
+  const __m256d whole = _mm256_add_pd(_mm256_cvtepi32_pd(sum), _mm256_cvtepi32_pd(c));
+  const __m256d s = _mm256_mul_pd(whole, power(_mm_sub_epi32(e, _mm_set1_epi32(25))));
+  const __m256d sign = _mm256_set1_pd(-0.0), infinity = _mm256_set1_pd(__builtin_inf());
+  const __m256d over =
+      _mm256_cmp_pd(_mm256_andnot_pd(sign, s), _mm256_set1_pd(0x1p128), _CMP_GE_OQ);
+  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0 */
+  const __m128i cut =
+      _mm_sub_epi32(_mm_castps_si128(_mm256_cvtpd_ps(s)), _mm_castps_si128(narrow(over)));
+  const __m128 finite = _mm_add_ps(_mm_castsi128_ps(cut), _mm_setzero_ps());
+  const __m128 special =
+      _mm_blendv_ps(_mm256_cvtpd_ps(plain), _mm_castsi128_ps(_mm_set1_epi32(0x7fc00000)),
+                    narrow(_mm256_cmp_pd(plain, plain, _CMP_UNORD_Q)));
+  return _mm_blendv_ps(finite, special,
+                       narrow(_mm256_cmp_pd(_mm256_andnot_pd(sign, plain), infinity, _CMP_NLT_UQ)));
+}
+
+INLINE void step_8(const factors *x, const columns *y, float *state) {
+  const __m256 acc = _mm256_loadu_ps(state);
+  __m256i e = _mm256_max_epi32(exponents(acc, -126), _mm256_set1_epi32(LEAST_E));
   for (int k = 0; k < 16; k++)
-    e = _mm256_max_epi32(e, _mm256_add_epi32(_mm256_set1_epi32(a_e[k]),
-                                             exponents(_mm256_loadu_ps(b + k * nr), b_min)));
-  const __m128 low = step_4(a, b, nr, _mm256_castps256_ps128(c), _mm256_castsi256_si128(e));
+    e = _mm256_max_epi32(e, _mm256_add_epi32(_mm256_set1_epi32(x->e[k]), y->e[k]));
+  const __m128 low = step_4(x, y, 0, _mm256_castps256_ps128(acc), _mm256_castsi256_si128(e));
   const __m128 high =
-      step_4(a, b + 4, nr, _mm256_extractf128_ps(c, 1), _mm256_extracti128_si256(e, 1));
-  /* an infinite acc stays, a NaN becomes the canonical one */
-  const __m256 nan = _mm256_castsi256_ps(_mm256_cmpgt_epi32(magnitude, infinity));
-  const __m256 special =
-      _mm256_blendv_ps(acc, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000)), nan);
-  return _mm256_blendv_ps(special, _mm256_set_m128(high, low), _mm256_castsi256_ps(finite));
+      step_4(x, y, 1, _mm256_extractf128_ps(acc, 1), _mm256_extracti128_si256(e, 1));
+  _mm256_storeu_ps(state, _mm256_set_m128(high, low));
 }
 
 /* Not inlined, so that no arithmetic can move across the change of the rounding mode. */
 __attribute__((noinline)) AVX2 static void wide(const void *a, const void *b, float *state,
                                                 int rows, int nr) {
   const int a_min = ((const dg_tc16_head *)a)->e_min, b_min = ((const dg_tc16_head *)b)->e_min;
-  const dg_tc16_row *row = dg_tc16_rows(a);
-  const float *values = dg_tc16_values(b, nr);
-  for (int i = 0; i < rows; i++, row++) {
-    int a_e[16];
-    for (int k = 0; k < 16; k += 8)
-      _mm256_storeu_si256((void *)(a_e + k), exponents(_mm256_loadu_ps(row->value + k), a_min));
-    for (int j = 0; j < nr; j += 8, state += 8)
-      _mm256_storeu_ps(state,
-                       step_8(row->value, a_e, values + j, nr, b_min, _mm256_loadu_ps(state)));
+  factors x[MAX_ROWS];
+  columns y;
+  for (int i = 0; i < rows; i++) split_row(dg_tc16_rows(a)[i].value, a_min, &x[i]);
+  for (int j = 0; j < nr; j += 8) {
+    split_columns(dg_tc16_values(b, nr) + j, nr, b_min, &y);
+    for (int i = 0; i < rows; i++) step_8(&x[i], &y, state + i * nr + j);
   }
 }
 
