@@ -74,16 +74,16 @@ enum { DG_TC16_FAST_STEPS = 64, DG_TC16_LEAST_X = 127 - 101 };
 #define DG_TC16_STATE_LEAST 0x0c000000u /* bits of 2^-103: multiples of 2^-126 from here on */
 #define DG_TC16_STATE_MOST 0x7e800000u  /* bits of 2^126 */
 
-typedef void dg_tc16_way(const void *a, const void *b, float *state);
-typedef void dg_tc16_wide_way(const void *a, const void *b, float *state, int rows, int nr);
+/* One step of the first rows of a state of nr columns. */
+typedef void dg_tc16_way(const void *a, const void *b, float *state, int rows, int nr);
 typedef struct dg_tc16_ways {
-  int rows, nr;
+  int mr, nr;
   bool (*calm)(const float *state, int count); /* whether the state allows FAST_STEPS fast steps */
-  dg_tc16_way *fast;
-  dg_tc16_wide_way *wide;
+  dg_tc16_way *fast, *wide;
 } dg_tc16_ways;
 
 /* Runs the steps of two panels, each in the fastest way that is right for it. */
-void dg_tc16_steps(int64_t k, const void *a, const void *b, float *state, const dg_tc16_ways *ways);
+void dg_tc16_steps(int64_t k, const void *a, const void *b, float *state, int rows,
+                   const dg_tc16_ways *ways);
 
 #endif

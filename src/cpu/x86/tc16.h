@@ -19,10 +19,11 @@ void dg_tc16_pack_a_avx2(const dg_strip *s, int64_t count, int64_t k, void *pane
 void dg_tc16_pack_b_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel, int groups);
 
 bool dg_tc16_calm_avx2(const float *state, int count);
-dg_tc16_wide_way dg_tc16_wide_avx2;
+dg_tc16_way dg_tc16_wide_avx2;
 
-/* Continues a row-major tile: its values in slots, rounding toward zero, dg_tc16_steps. */
-void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile,
+/* Continues the first rows of a row-major tile: its values in slots, rounding toward zero,
+ * dg_tc16_steps. */
+void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile, int rows,
                       const dg_tc16_ways *ways);
 
 #endif

@@ -65,24 +65,24 @@ INLINE void row(const float *a, const float *b, __m512i tops, float *state) {
   _mm512_store_ps(state + 48, finish(x3, s3));
 }
 
-INLINE void fast(const void *a, const void *b, float *state, int rows) {
+AVX512 static void fast(const void *a, const void *b, float *state, int rows, int nr) {
+  (void)nr;
   const dg_tc16_row *x = dg_tc16_rows(a);
   __m512i tops[MR];
   for (int i = 0; i < rows; i++) tops[i] = top(x[i].up, dg_tc16_down(b));
   for (int i = 0; i < rows; i++) row(x[i].value, dg_tc16_values(b, NR), tops[i], state + NR * i);
 }
 
-AVX512 static void fast_8(const void *a, const void *b, float *state) { fast(a, b, state, MR); }
-AVX512 static void fast_1(const void *a, const void *b, float *state) { fast(a, b, state, 1); }
-
-void dg_tc16_8x64_avx512(int64_t k, const void *a, const void *b, float *tile) {
-  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast_8, dg_tc16_wide_avx2};
-  dg_tc16_run_avx2(k, a, b, tile, &ways);
+void dg_tc16_8x64_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
+  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast, dg_tc16_wide_avx2};
+  (void)cols;
+  dg_tc16_run_avx2(k, a, b, tile, rows, &ways);
 }
 
-void dg_tc16_1x64_avx512(int64_t k, const void *a, const void *b, float *tile) {
-  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast_1, dg_tc16_wide_avx2};
-  dg_tc16_run_avx2(k, a, b, tile, &ways);
+void dg_tc16_1x64_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
+  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast, dg_tc16_wide_avx2};
+  (void)cols;
+  dg_tc16_run_avx2(k, a, b, tile, rows, &ways);
 }
 
 void dg_tc16_pack_b64_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {

@@ -169,15 +169,15 @@ void dg_tc16_wide_avx2(const void *a, const void *b, float *state, int rows, int
 }
 
 /* The steps are reached by pointers, so no arithmetic can move across the change of rounding. */
-void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile,
+void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile, int rows,
                       const dg_tc16_ways *ways) {
   _Alignas(64) float state[MAX_TILE];
-  to_slots(tile, state, ways->rows, ways->nr / 32);
+  to_slots(tile, state, rows, ways->nr / 32);
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(FAST_MODE);
-  dg_tc16_steps(k, a, b, state, ways);
+  dg_tc16_steps(k, a, b, state, rows, ways);
   _mm_setcsr(saved);
-  from_slots(state, tile, ways->rows, ways->nr / 32);
+  from_slots(state, tile, rows, ways->nr / 32);
 }
 
 #endif
