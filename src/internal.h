@@ -70,7 +70,7 @@ typedef struct dg_verdict {
 } dg_verdict;
 
 typedef struct dg_probe_memory {
-  void *(*alloc)(void *context, size_t bytes); /* NULL: failed */
+  dg_status (*alloc)(void *context, void **data, size_t bytes);
   dg_status (*copy_in)(void *context, void *device, const void *host, size_t bytes);
   dg_status (*copy_out)(void *context, void *host, const void *device, size_t bytes);
   void (*release)(void *context, void *device);

@@ -52,7 +52,7 @@ enum { POISON = 0xa5 };
 typedef struct buffer {
   unsigned char *host;
   void *device;
-  size_t bytes, used; /* used: by the product at hand */
+  size_t used; /* bytes, by the product at hand */
 } buffer;
 
 typedef struct probe {
@@ -254,11 +254,10 @@ static dg_status run_case(probe *x, const probe_case *c, int order, dg_verdict *
   return DG_OK;
 }
 
-static bool make(const probe *x, buffer *b, size_t bytes) {
-  b->bytes = bytes;
+static dg_status make(const probe *x, buffer *b, size_t bytes) {
   b->host = calloc(bytes, 1);
-  if (b->host) b->device = x->memory->alloc(x->memory->context, bytes);
-  return b->device != NULL;
+  if (b->host == NULL) return dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe");
+  return x->memory->alloc(x->memory->context, &b->device, bytes);
 }
 
 static dg_status run_cases(probe *x, dg_verdict *verdicts) {
@@ -275,13 +274,12 @@ static dg_status run_cases(probe *x, dg_verdict *verdicts) {
 static dg_status probe_rows(dg_device *device, const dg_probe_memory *memory,
                             dg_verdict *verdicts) {
   probe x = {.device = device, .memory = memory, .expected = malloc(OUT_BYTES)};
-  const bool ready = x.expected && make(&x, &x.a, A_BYTES) && make(&x, &x.b, B_BYTES) &&
-                     make(&x, &x.start, OUT_BYTES) && make(&x, &x.bias, 4 * MAX_N) &&
-                     make(&x, &x.out, OUT_BYTES);
-  const dg_status status =
-      ready ? run_cases(&x, verdicts)
-            : dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe of %s", device->name);
   buffer *all[] = {&x.a, &x.b, &x.start, &x.bias, &x.out};
+  static const size_t bytes[] = {A_BYTES, B_BYTES, OUT_BYTES, 4 * MAX_N, OUT_BYTES};
+  dg_status status = DG_OK;
+  if (x.expected == NULL) status = dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe");
+  for (int i = 0; status == DG_OK && i < 5; i++) status = make(&x, all[i], bytes[i]);
+  if (status == DG_OK) status = run_cases(&x, verdicts);
   for (int i = 0; i < 5; i++) {
     if (all[i]->device) memory->release(memory->context, all[i]->device);
     free(all[i]->host);

@@ -201,9 +201,10 @@ enum { MAX_ROWS = 64 };
 static dg_verdict verdicts[MAX_ROWS];
 static pthread_mutex_t verdict_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void *allocate(void *context, size_t bytes) {
+static dg_status allocate(void *context, void **data, size_t bytes) {
   (void)context;
-  return malloc(bytes);
+  *data = malloc(bytes);
+  return *data ? DG_OK : dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe");
 }
 
 static dg_status copy(void *context, void *to, const void *from, size_t bytes) {

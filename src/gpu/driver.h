@@ -61,6 +61,8 @@ typedef struct dg_gpu_driver {
                     const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
                     const uint32_t *element_strides, int interleave, int swizzle, int promotion,
                     int fill); /* optional: tensor maps */
+  int (*pointer_get)(unsigned count, const int *attributes, void **values,
+                     void *pointer); /* optional: nothing is checked without it */
   int (*alloc)(void **data, size_t bytes);
   int (*release)(void *data);
   int (*copy_in)(void *to, const void *from, size_t bytes);
@@ -78,6 +80,8 @@ typedef struct dg_gpu_symbol {
 typedef struct dg_gpu_attributes {
   int major, minor, multiprocessors, shared_optin;     /* of a device */
   int function_static_shared, function_dynamic_shared; /* of a function */
+  int pageable;                                        /* of a device: it reads any host memory */
+  int pointer_type, pointer_device, pointer_access;    /* of a pointer */
 } dg_gpu_attributes;
 
 /* A platform: constants, and what loading its driver gave, once per process. */
@@ -110,6 +114,7 @@ typedef struct dg_gpu_state {
   int device, handles;
   void *context;
   dg_gpu_facts facts;
+  bool check_pointers;
   char description[160];
   void *images[DG_GPU_MAX_ROWS], *modules[DG_GPU_MAX_ROWS]; /* loaded, with the image of each */
   int module_count;
@@ -124,6 +129,9 @@ bool dg_gpu_load(dg_gpu_platform *platform);
 /* load.c: whether this process was forked after its parent had loaded a driver, which no GPU driver
  * survives. */
 bool dg_gpu_forked(void);
+
+/* Errors of a launch that speak of the kernel and not of the device. */
+enum { DG_GPU_INVALID_VALUE = 1, DG_GPU_OUT_OF_RESOURCES = 701 };
 
 /* load.c: a failed driver call as a status and a sentence. */
 dg_status dg_gpu_fail(const dg_gpu_platform *platform, int error, const char *call);

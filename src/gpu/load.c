@@ -73,9 +73,14 @@ bool dg_gpu_load(dg_gpu_platform *platform) {
 }
 
 dg_status dg_gpu_fail(const dg_gpu_platform *platform, int error, const char *call) {
-  enum { INVALID_VALUE = 1, OUT_OF_RESOURCES = 701 };
   enum { OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, DEINITIALIZED = 4 };
-  enum { NO_BINARY = 209, INVALID_PTX = 218, PTX_VERSION = 222, INVALID_HANDLE = 400 };
+  enum {
+    INVALID_IMAGE = 200,
+    NO_BINARY = 209,
+    INVALID_PTX = 218,
+    PTX_VERSION = 222,
+    INVALID_HANDLE = 400
+  };
   enum { ILLEGAL_ADDRESS = 700, DESTROYED = 709, LAUNCH_FAILED = 719 };
   const char *name = name_of(platform, error),
              *hint = "see the driver's documentation of this error";
@@ -83,12 +88,11 @@ dg_status dg_gpu_fail(const dg_gpu_platform *platform, int error, const char *ca
     case OUT_OF_MEMORY:
       return dg_fail(DG_ERROR_MEMORY, "%s failed: %s (%d); free memory of the device and try again",
                      call, name, error);
-    case INVALID_VALUE:
-    case OUT_OF_RESOURCES:
-      return dg_fail(DG_ERROR_UNSUPPORTED, "%s failed: %s (%d); this device cannot run it", call,
-                     name, error);
+    case DG_GPU_INVALID_VALUE:
+    case DG_GPU_OUT_OF_RESOURCES: hint = "this device cannot do it"; break;
     case NOT_INITIALIZED:
     case DEINITIALIZED: hint = "the driver is not running in this process (any more)"; break;
+    case INVALID_IMAGE:
     case NO_BINARY:
     case INVALID_PTX:
     case PTX_VERSION: hint = "the library's kernels do not suit this device or its driver"; break;

@@ -29,18 +29,20 @@ static bool runs_here(const dg_gpu_state *state, const dg_gpu_kernel *row) {
 
 static int read_facts(dg_gpu_state *state) {
   const dg_gpu_attributes *names = &state->platform->attributes;
-  int major = 0, minor = 0;
+  int major = 0, minor = 0, pageable = 0;
   const struct {
     int *value, name;
   } all[] = {{&major, names->major},
              {&minor, names->minor},
              {&state->facts.multiprocessors, names->multiprocessors},
-             {&state->facts.shared_bytes, names->shared_optin}};
-  for (int i = 0; i < 4; i++) {
+             {&state->facts.shared_bytes, names->shared_optin},
+             {&pageable, names->pageable}};
+  for (int i = 0; i < (driver_of(state)->pointer_get ? 5 : 4); i++) {
     const int error = driver_of(state)->device_attribute(all[i].value, all[i].name, state->device);
     if (error != 0) return error;
   }
   state->facts.arch = 10 * major + minor;
+  state->check_pointers = driver_of(state)->pointer_get && !pageable;
   return 0;
 }
 
@@ -126,9 +128,10 @@ static dg_status start(dg_gpu_state *state, int index) {
 
 /* ---- the conformance probe ---- */
 
-static void *allocate(void *context, size_t bytes) {
-  void *data = NULL;
-  return driver_of(context)->alloc(&data, bytes) == 0 ? data : NULL;
+static dg_status allocate(void *context, void **data, size_t bytes) {
+  const dg_gpu_state *state = context;
+  const int error = state->platform->driver.alloc(data, bytes);
+  return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, "allocating for the probe");
 }
 
 static dg_status copy_in(void *context, void *to, const void *from, size_t bytes) {

@@ -136,6 +136,40 @@ static int launch(const dg_gpu_driver *driver, void *function, const dg_gpu_laun
                         l->shared_bytes, stream, parameters, NULL);
 }
 
+/* A pointer that the device cannot use would be a fault, after which the process has lost the
+ * device; asking costs 0.1 microseconds each. Memory of another device counts as usable where this
+ * device has been given access to it. */
+static dg_status check_pointers(const dg_device *device, const dg_problem *p) {
+  const dg_gpu_state *state = device->state;
+  const dg_gpu_attributes *names = &state->platform->attributes;
+  const void *all[] = {p->a.data, p->b.data, p->out.data, p->start.data, p->bias.data};
+  const int attributes[] = {names->pointer_type, names->pointer_device, names->pointer_access};
+  for (int i = 0; i < 5; i++) {
+    int type = 0, owner = -1, access = 0;
+    void *values[] = {&type, &owner, &access};
+    if (all[i] == NULL || (i < 2 && p->k == 0)) continue;
+    const int error =
+        state->platform->driver.pointer_get(3, attributes, values, (void *)(uintptr_t)all[i]);
+    if (error != 0) return dg_gpu_fail(state->platform, error, "asking about a pointer");
+    if (type == 0)
+      return dg_fail(DG_ERROR_ARGUMENT,
+                     "%p is no memory that %s can use; pass device memory, or pinned or managed "
+                     "host memory",
+                     all[i], device->name);
+    if (owner != state->device && access == 0)
+      return dg_fail(DG_ERROR_ARGUMENT,
+                     "%p is memory of device %d; use %s:%d, copy it, or let %s access it", all[i],
+                     owner, state->platform->name, owner, device->name);
+  }
+  return DG_OK;
+}
+
+static dg_status refused(const dg_gpu_state *state, int error, const char *row) {
+  const dg_status status = dg_gpu_fail(state->platform, error, row);
+  const bool of_the_row = error == DG_GPU_INVALID_VALUE || error == DG_GPU_OUT_OF_RESOURCES;
+  return of_the_row ? DG_ERROR_UNSUPPORTED : status;
+}
+
 /* Encodes the tensor maps and launches, in the device's context. */
 static dg_status launch_row(const dg_gpu_state *state, int index, dg_problem *p, void *stream) {
   const dg_gpu_kernel *row = row_of(state, index);
@@ -149,10 +183,10 @@ static dg_status launch_row(const dg_gpu_state *state, int index, dg_problem *p,
     error = encode(driver, &l.maps[i], &maps[i]);
     parameters[count++] = &maps[i];
   }
-  if (error != 0) return dg_gpu_fail(state->platform, error, "encoding a tensor map");
+  if (error != 0) return refused(state, error, "encoding a tensor map");
   parameters[count] = &l.tuning;
   error = launch(driver, state->functions[index], &l, stream, parameters);
-  return error == 0 ? DG_OK : dg_gpu_fail(state->platform, error, row->name);
+  return error == 0 ? DG_OK : refused(state, error, row->name);
 }
 
 bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel) {
@@ -180,7 +214,8 @@ dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *s
                    device->kernels[kernel].name);
   const int error = dg_gpu_enter(state, &pushed);
   if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
-  const dg_status status = launch_row(state, kernel, &ways[exchanged], stream);
+  dg_status status = state->check_pointers ? check_pointers(device, p) : DG_OK;
+  if (status == DG_OK) status = launch_row(state, kernel, &ways[exchanged], stream);
   dg_gpu_leave(state, pushed);
   return status;
 }

@@ -1,0 +1,32 @@
+# The GPU host layer against test doubles of the drivers. detgemm_driver_double(PLATFORM LIBRARY)
+# makes the double and runs test_gpu_host against it; tests/fake_PLATFORM.h has its names.
+find_library(CMOCKA_LIBRARY cmocka)
+
+function(detgemm_driver_double platform library)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/fake_${platform})
+  add_library(fake_${platform} SHARED fake_driver.c ${PROJECT_SOURCE_DIR}/src/reference.c
+    ${PROJECT_SOURCE_DIR}/src/order_fma.c ${PROJECT_SOURCE_DIR}/src/order_tc16.c)
+  set_target_properties(fake_${platform} PROPERTIES PREFIX "" OUTPUT_NAME ${library} SUFFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${folder})
+  target_compile_definitions(fake_${platform} PRIVATE _GNU_SOURCE FAKE_NAMES="fake_${platform}.h")
+  target_include_directories(fake_${platform} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(fake_${platform} PRIVATE detgemm_flags Threads::Threads m)
+
+  add_executable(test_gpu_host_${platform} test_gpu_host.c fake_images.c
+    $<TARGET_OBJECTS:detgemm_objects>)
+  target_compile_definitions(test_gpu_host_${platform} PRIVATE _GNU_SOURCE
+    $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>
+    FAKE_NAMES="fake_${platform}.h" FAKE_LIBRARY="${library}" FAKE_DEVICE="${platform}")
+  target_include_directories(test_gpu_host_${platform} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(test_gpu_host_${platform} PRIVATE detgemm_flags ${link_libraries}
+    ${CMOCKA_LIBRARY})
+  add_dependencies(test_gpu_host_${platform} fake_${platform})
+  add_test(NAME gpu_host_${platform} COMMAND test_gpu_host_${platform})
+  set_tests_properties(gpu_host_${platform} PROPERTIES TIMEOUT 300
+    ENVIRONMENT LD_LIBRARY_PATH=${folder})
+endfunction()
+
+set_source_files_properties(fake_driver.c PROPERTIES COMPILE_OPTIONS -Wno-missing-prototypes)
+if(CMOCKA_LIBRARY)
+  detgemm_driver_double(cuda libcuda.so.1)
+endif()
