@@ -121,7 +121,8 @@ typedef struct dg_device dg_device;
  * DETGEMM_KERNEL=PATTERN (a shell wildcard) limits the kernels to those whose name matches.
  * Returns DG_ERROR_ARGUMENT for a name that names no back end or an environment value that is not
  * known, DG_ERROR_DEVICE where the device, its driver or its back end is not there,
- * DG_ERROR_MEMORY. *device is NULL then. */
+ * DG_ERROR_MEMORY, DG_ERROR_UNSUPPORTED where this build of the library is itself unsound (unsafe
+ * compiler flags). *device is NULL then. */
 DG_API dg_status dg_device_open(const char *name, dg_device **device);
 
 /* Closes a device. NULL is allowed. No call on it may be under way. */

@@ -42,6 +42,7 @@ dg_status dg_gemm_kernel(dg_device *device, const dg_gemm_args *args, dg_kernel_
 dg_status dg_reference(const dg_gemm_args *args) {
   dg_problem p;
   dg_status status = dg_problem_make(args, &p);
+  if (status == DG_OK) status = dg_canary();
   if (status == DG_OK && !nothing_to_do(&p)) dg_reference_run(&p);
   return status;
 }

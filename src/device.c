@@ -51,6 +51,7 @@ dg_status dg_device_open(const char *name, dg_device **device) {
   *device = NULL;
   if (name == NULL) return dg_fail(DG_ERROR_ARGUMENT, "name is NULL; pass \"cpu\" or another name");
   dg_status status = parse(name, &backend, &index);
+  if (status == DG_OK) status = dg_canary();
   if (status != DG_OK) return status;
 
   dg_device *d = calloc(1, sizeof *d);

@@ -20,6 +20,9 @@ dg_status dg_fail(dg_status status, const char *format, ...) DG_PRINTF(2, 3);
  * p->m, n or batch may be zero, which is nothing to do. */
 dg_status dg_problem_make(const dg_gemm_args *args, dg_problem *p);
 
+/* canary.c: an error where this build's scalar reference is not the orders' definition. */
+dg_status dg_canary(void);
+
 /* problem.c: out^T = b^T a^T, the same bits in both orders. */
 void dg_problem_exchange(dg_problem *p);
 
