@@ -126,10 +126,12 @@ INLINE __m128 step_4(const factors *x, const columns *y, int half, __m128 acc, _
   const __m256d sign = _mm256_set1_pd(-0.0), infinity = _mm256_set1_pd(__builtin_inf());
   const __m256d over =
       _mm256_cmp_pd(_mm256_andnot_pd(sign, s), _mm256_set1_pd(0x1p128), _CMP_GE_OQ);
-  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0 */
+  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0, not by adding
+   * zero, which a compiler told not to care about signed zeros leaves out */
   const __m128i cut =
       _mm_sub_epi32(_mm_castps_si128(_mm256_cvtpd_ps(s)), _mm_castps_si128(narrow(over)));
-  const __m128 finite = _mm_add_ps(_mm_castsi128_ps(cut), _mm_setzero_ps());
+  const __m128i zero = _mm_cmpeq_epi32(_mm_slli_epi32(cut, 1), _mm_setzero_si128());
+  const __m128 finite = _mm_castsi128_ps(_mm_andnot_si128(zero, cut));
   const __m128 special =
       _mm_blendv_ps(_mm256_cvtpd_ps(plain), _mm_castsi128_ps(_mm_set1_epi32(0x7fc00000)),
                     narrow(_mm256_cmp_pd(plain, plain, _CMP_UNORD_Q)));
