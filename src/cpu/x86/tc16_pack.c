@@ -1,6 +1,5 @@
 /* Packs the panels of the x86 tc16 kernels. */
-#include <string.h>
-
+#include "../fetch.h"
 #include "tc16.h"
 
 #if defined(__x86_64__)
@@ -9,11 +8,9 @@
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define INLINE static inline __attribute__((always_inline)) AVX2
 
-enum { GROUP = 32, MAX_ROWS = 8 };
+enum { GROUP = DG_FETCH_WIDTH };
 
 INLINE __m256i load(const uint16_t *p) { return _mm256_loadu_si256((const void *)p); }
-
-/* ---- fetching: 16 k of some lines as 16-bit words, zeros where there are none ---- */
 
 /* 8 lines of 16 words: x[k % 8] gets lines 0-7 of k and, in its upper half, of k + 8. */
 INLINE void transpose_8(const uint16_t *from, int64_t pitch, __m256i x[8]) {
@@ -32,8 +29,8 @@ INLINE void transpose_8(const uint16_t *from, int64_t pitch, __m256i x[8]) {
   }
 }
 
-/* 16 lines of 16 words. */
-INLINE void transpose_16(const uint16_t *from, int64_t from_pitch, uint16_t *to, int64_t to_pitch) {
+AVX2 static void transpose_16(const uint16_t *from, int64_t from_pitch, uint16_t *to,
+                              int64_t to_pitch) {
   __m256i x[8], y[8];
   transpose_8(from, from_pitch, x);
   transpose_8(from + 8 * from_pitch, from_pitch, y);
@@ -44,69 +41,6 @@ INLINE void transpose_16(const uint16_t *from, int64_t from_pitch, uint16_t *to,
                         _mm256_permute2x128_si256(x[i], y[i], 0x31));
   }
 }
-
-static void copy_lines(const char *from, int64_t stride, int64_t lines, int64_t length,
-                       uint16_t *to, int64_t pitch) {
-  for (int64_t i = 0; i < lines; i++)
-    memcpy(to + i * pitch, from + 2 * i * stride, (size_t)length * 2);
-}
-
-static void gather(const dg_strip *s, int64_t count, int64_t k, uint16_t *to, int i_pitch,
-                   int k_pitch) {
-  for (int64_t i = 0; i < count; i++)
-    for (int64_t kk = 0; kk < k; kk++)
-      memcpy(to + i * i_pitch + kk * k_pitch, s->data + 2 * (i * s->is + kk * s->ks), 2);
-}
-
-/* Unit-stride words that may be read where they are; pitch is set to their stride. */
-static const uint16_t *in_place(const char *data, int64_t stride, int64_t *pitch) {
-  *pitch = stride;
-  return (const uint16_t *)(const void *)data; /* read by unaligned loads only */
-}
-
-/* 16 k of 32 columns, k by k. buffer is used where the operand cannot be read in place. */
-AVX2 static const uint16_t *fetch_b(const dg_strip *s, int64_t count, int64_t k,
-                                    uint16_t buffer[16 * GROUP], int64_t *pitch) {
-  if (s->is == 1 && count == GROUP && k == 16) return in_place(s->data, s->ks, pitch);
-  *pitch = GROUP;
-  if (s->ks == 1 && count == GROUP && k == 16) {
-    int64_t line;
-    const uint16_t *from = in_place(s->data, s->is, &line);
-    for (int64_t j = 0; j < GROUP; j += 16) transpose_16(from + j * line, line, buffer + j, GROUP);
-    return buffer;
-  }
-  memset(buffer, 0, 2 * 16 * GROUP);
-  if (s->is == 1) {
-    copy_lines(s->data, s->ks, k, count, buffer, GROUP);
-  } else if (s->ks == 1) {
-    uint16_t lines[GROUP * 16] = {0};
-    copy_lines(s->data, s->is, count, k, lines, 16);
-    for (int64_t j = 0; j < GROUP; j += 16) transpose_16(lines + 16 * j, 16, buffer + j, GROUP);
-  } else {
-    gather(s, count, k, buffer, 1, GROUP);
-  }
-  return buffer;
-}
-
-/* 16 k of up to 8 rows, row by row. */
-AVX2 static const uint16_t *fetch_a(const dg_strip *s, int rows, int64_t count, int64_t k,
-                                    uint16_t buffer[16 * 16], int64_t *pitch) {
-  if (s->ks == 1 && count == rows && k == 16) return in_place(s->data, s->is, pitch);
-  *pitch = 16;
-  memset(buffer, 0, 2 * 16 * 16);
-  if (s->ks == 1) {
-    copy_lines(s->data, s->is, count, k, buffer, 16);
-  } else if (s->is == 1) {
-    uint16_t lines[16 * 16] = {0};
-    copy_lines(s->data, s->ks, k, count, lines, 16);
-    transpose_16(lines, 16, buffer, 16);
-  } else {
-    gather(s, count, k, buffer, 16, 1);
-  }
-  return buffer;
-}
-
-/* ---- expanding ---- */
 
 typedef struct fields {
   __m256i e;    /* exponent + 127, not below the type's least; 255: infinity or NaN */
@@ -185,18 +119,19 @@ INLINE void pack_b(const dg_strip *strip, int64_t count, int64_t k, char *panel,
     dg_tc16_head *h = (dg_tc16_head *)(void *)panel;
     h->marks = 0;
     for (int g = 0; g < groups; g++) {
-      uint16_t buffer[16 * GROUP];
-      int64_t pitch, columns = count - GROUP * g;
-      if (columns > GROUP) columns = GROUP;
-      if (columns < 0) columns = 0;
-      const dg_strip s = {strip->data + 2 * (GROUP * g * strip->is + k0 * strip->ks), strip->is,
-                          strip->ks, strip->dtype};
-      const uint16_t *from = fetch_b(&s, columns, k - k0 < 16 ? k - k0 : 16, buffer, &pitch);
+      uint16_t buffer[DG_FETCH_BUFFER];
+      int64_t columns = count - GROUP * g;
+      columns = columns > GROUP ? GROUP : columns < 0 ? 0 : columns;
+      dg_strip s = *strip;
+      if (columns) s.data += 2 * GROUP * g * s.is;
+      const dg_lines from =
+          dg_fetch(dg_words_by_k(&s, columns, k0, k), GROUP, 16, buffer, transpose_16);
       uint8_t *down = (uint8_t *)(h + 1) + GROUP * g;
       float *value = (float *)(void *)((char *)(h + 1) + 16 * nr) + 8 * g;
       seen x = {none, {none, none}};
       for (int kk = 0; kk < 16; kk++)
-        expand_columns(from + kk * pitch, half, down + kk * nr, value + kk * nr, 8 * groups, &x);
+        expand_columns(from.data + kk * from.pitch, half, down + kk * nr, value + kk * nr,
+                       8 * groups, &x);
       head(h, x.outside,
            _mm256_or_si256(_mm256_cmpgt_epi16(x.mantissa[0], light),
                            _mm256_cmpgt_epi16(x.mantissa[1], light)),
@@ -249,13 +184,12 @@ INLINE void pack_a(const dg_strip *strip, int64_t count, int64_t k, char *panel,
   const __m256i none = _mm256_setzero_si256();
   for (int64_t k0 = 0; k0 < k; k0 += 16, panel += DG_TC16_A_BYTES(rows)) {
     dg_tc16_head *h = (dg_tc16_head *)(void *)panel;
-    uint16_t buffer[16 * 16];
-    int64_t pitch;
-    const dg_strip s = {strip->data + 2 * k0 * strip->ks, strip->is, strip->ks, strip->dtype};
-    const uint16_t *from = fetch_a(&s, rows, count, k - k0 < 16 ? k - k0 : 16, buffer, &pitch);
+    uint16_t buffer[DG_FETCH_BUFFER];
+    const dg_lines from =
+        dg_fetch(dg_words_by_line(strip, count, k0, k), 16, rows, buffer, transpose_16);
     seen x = {none, {none, none}};
     for (int i = 0; i < rows; i++)
-      expand_row(from + i * pitch, half, (dg_tc16_row *)(h + 1) + i, &x);
+      expand_row(from.data + i * from.pitch, half, (dg_tc16_row *)(h + 1) + i, &x);
     h->marks = 0;
     head(h, x.outside,
          _mm256_cmpgt_epi32(x.mantissa[0], _mm256_set1_epi32(DG_TC16_LIGHT(half ? 10 : 7))), half);
