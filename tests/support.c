@@ -9,7 +9,8 @@
 
 static int passed, failed, skipped;
 
-static void print(const char *kind, const char *format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) static void print(const char *kind, const char *format,
+                                                        va_list arguments) {
   printf("%s: ", kind);
   vprintf(format, arguments);
   putchar('\n');
