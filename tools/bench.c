@@ -59,7 +59,7 @@ static bool open_engine(session *s) {
     return false;
   }
   return s->choice.cpu ? bench_cpu_open(e, s->peer, s->choice.threads)
-                       : bench_cuda_open(e, s->peer);
+                       : bench_cuda_open(e, s->peer, s->choice.orders);
 }
 
 static void close_engine(session *s) {
@@ -96,13 +96,15 @@ static bool measure_all(session *s) {
   return true;
 }
 
-/* A GPU's limit is the best rate of this run, ours or the peer's, in the same order. */
+/* A GPU's limit is the best rate of this run, ours or the peer's, in the same order: the sustained
+ * one of a large product, or that of a row where it is higher. */
 static double peak_for(const session *s, const bench_row *row) {
   double best = 0;
   if (s->choice.cpu) {
     if (row->order == DG_ORDER_TC16) return 0; /* the FMA rate is no limit of integer work */
     return row->threads == s->choice.threads ? s->engine.peak : s->peak_one;
   }
+  best = row->order == DG_ORDER_TC16 ? s->engine.tensor : s->engine.peak;
   for (int i = 0; i < s->rows.count; i++) {
     const bench_row *r = &s->rows.rows[i];
     if (r->order != row->order) continue;
@@ -129,7 +131,11 @@ static void print_text(const session *s) {
         "memory    %.1f GB/s read by %d threads, %.1f by one\n",
         e->peak * 1e-9, s->choice.threads, s->peak_one * 1e-9, e->bandwidth * 1e-9,
         s->choice.threads, s->bandwidth_one * 1e-9);
-  else printf("memory    %.0f GB/s copied\n", e->bandwidth * 1e-9);
+  else
+    printf(
+        "memory    %.0f GB/s copied\n"
+        "sustained %.1f TFLOP/s in FP32, %.1f on the tensor cores (8192 cubed)\n",
+        e->bandwidth * 1e-9, e->peak * 1e-12, e->tensor * 1e-12);
   row_print_head(e->peer);
   for (int i = 0; i < s->rows.count; i++) {
     const bench_row *row = &s->rows.rows[i];
@@ -145,10 +151,10 @@ static void print_json(const session *s) {
     json_array_append_new(rows, row_json(row, peak_for(s, row), bandwidth_for(s, row)));
   }
   json_t *all =
-      json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:o}", "device", dg_device_name(e->device),
+      json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:o}", "device", dg_device_name(e->device),
                 "description", dg_device_description(e->device), "peer", e->peer ? e->peer : "none",
-                "threads", s->choice.threads, "fma_peak_gflops", e->peak * 1e-9,
-                "memory_gbytes_per_second", e->bandwidth * 1e-9, "rows", rows);
+                "threads", s->choice.threads, "fma_peak_gflops", e->peak * 1e-9, "tensor_gflops",
+                e->tensor * 1e-9, "memory_gbytes_per_second", e->bandwidth * 1e-9, "rows", rows);
   json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
   putchar('\n');
   json_decref(all);

@@ -13,9 +13,12 @@ typedef struct bench_row {
   bench_op op;
   int64_t m, n, k;
   int threads;         /* CPU only */
+  dg_dtype out;        /* of the result; 0: BF16 */
+  bool start;          /* continues from an FP32 state */
   double seconds;      /* medians */
   double peer_seconds; /* 0: no peer */
   double fma_seconds;  /* of the same product in the fma order; 0: not measured */
+  double host_seconds; /* of the calling thread, on a GPU; 0: not measured */
   char kernel[64];
 } bench_row;
 
@@ -26,6 +29,9 @@ typedef struct bench_product {
 } bench_product;
 bench_product bench_product_of(const bench_row *row);
 const char *bench_op_name(bench_op op);
+
+/* The operation with what is special about the row: "nt", "nt+f32", "nt+start". */
+const char *bench_row_name(const bench_row *row, char text[32]);
 
 /* Arguments for a row with BF16 operands at the given addresses. */
 dg_gemm_args bench_args(const bench_row *row, const void *a, const void *b, void *out);
@@ -45,6 +51,7 @@ typedef struct bench_engine {
   device_memory *memory;
   const char *peer; /* its name in print, or NULL: none */
   double peak;      /* FLOP/s of plain FP32 FMA; 0: unknown */
+  double tensor;    /* FLOP/s of the tensor cores; 0: unknown or none */
   double bandwidth; /* bytes/s */
   bool (*measure)(struct bench_engine *engine, bench_row *row);
   void (*close)(struct bench_engine *engine);
@@ -53,7 +60,7 @@ typedef struct bench_engine {
 
 /* peer: "openblas", "cublas" or "none". A peer that is not there is said so on stderr. */
 bool bench_cpu_open(bench_engine *engine, const char *peer, int threads);
-bool bench_cuda_open(bench_engine *engine, const char *peer);
+bool bench_cuda_open(bench_engine *engine, const char *peer, unsigned orders);
 
 /* FLOP/s of a register-only FMA loop and bytes/s read from memory, on that many threads. */
 double measure_fma_peak(int threads);

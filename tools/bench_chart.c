@@ -22,12 +22,13 @@ static double largest(const bench_row *rows, int count) {
 static void draw_bar(FILE *f, const bench_row *r, int index, double scale) {
   const int y = TOP + index * PITCH;
   const double width = ratio(r) * scale;
+  char name[32];
   fprintf(f,
           "<text x='%d' y='%d' text-anchor='end'>%s %s %" PRId64 " x %" PRId64 " x %" PRId64
           "</text>\n<rect x='%d' y='%d' width='%.1f' height='%d' fill='%s'/>\n"
           "<text x='%.1f' y='%d' font-weight='bold'>%.2f</text>\n",
-          LEFT - 8, y + 13, order_name(r->order), bench_op_name(r->op), r->m, r->n, r->k, LEFT, y,
-          width, BAR, ratio(r) >= 1 ? "#2f7d4f" : "#b5662a", LEFT + width + 6, y + 13, ratio(r));
+          LEFT - 8, y + 13, order_name(r->order), bench_row_name(r, name), r->m, r->n, r->k, LEFT,
+          y, width, BAR, ratio(r) >= 1 ? "#2f7d4f" : "#b5662a", LEFT + width + 6, y + 13, ratio(r));
 }
 
 /* XML allows no bare & or <. */

@@ -1,4 +1,5 @@
 /* What the benchmarks of all devices share. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,12 @@
 const char *bench_op_name(bench_op op) {
   static const char *const names[] = {"forward", "nt", "grad-a", "grad-b"};
   return names[op];
+}
+
+const char *bench_row_name(const bench_row *row, char text[32]) {
+  snprintf(text, 32, "%s%s%s", bench_op_name(row->op), row->out == DG_F32 ? "+f32" : "",
+           row->start ? "+start" : "");
+  return text;
 }
 
 bench_product bench_product_of(const bench_row *r) {
@@ -29,7 +36,7 @@ dg_gemm_args bench_args(const bench_row *row, const void *a, const void *b, void
   g.order = row->order;
   g.a = side(a, p.rows, p.sums, p.a_transposed);
   g.b = side(b, p.sums, p.cols, p.b_transposed);
-  g.out = dg_row_major(out, DG_BF16, p.rows, p.cols);
+  g.out = dg_row_major(out, row->out ? row->out : DG_BF16, p.rows, p.cols);
   return g;
 }
 
@@ -37,7 +44,7 @@ int bench_rotation(const bench_row *row, int64_t bytes_in_all) {
   const bench_product p = bench_product_of(row);
   const int64_t bytes = p.cols * p.sums * 2;
   const int64_t count = bytes ? (bytes_in_all + bytes - 1) / bytes : 1;
-  return (int)(count < 1 ? 1 : count > 128 ? 128 : count);
+  return (int)(count < 1 ? 1 : count > 1024 ? 1024 : count);
 }
 
 void bench_fill(uint16_t *data, int64_t count) {

@@ -1,66 +1,76 @@
 /* Times products on an NVIDIA GPU in CUDA graphs of back-to-back calls, with cuBLAS beside them. */
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench_cublas.h"
+#include "bench_table.h"
 #include "cuda_driver.h"
 
-enum { REPLAYS = 7, MIN_CALLS = 8, WORKSPACE = 64 << 20, R_32F = 0, R_16BF = 14, COMPUTE_32F = 68 };
-static const int64_t ROTATED_BYTES = 400000000;
-
-/* cuBLAS: all return a cublasStatus_t. */
-#define CUBLAS_FUNCTIONS(F)                                                               \
-  F(cublasCreate_v2, (void **))                                                           \
-  F(cublasDestroy_v2, (void *))                                                           \
-  F(cublasSetStream_v2, (void *, void *))                                                 \
-  F(cublasSetWorkspace_v2, (void *, void *, size_t))                                      \
-  F(cublasGemmEx, (void *, int, int, int, int, int, const void *, const void *, int, int, \
-                   const void *, int, int, const void *, void *, int, int, int, int))
+enum { REPLAYS = 7, MIN_CALLS = 8, HOST_CALLS = 200 };
+static const int64_t ROTATED_BYTES = 400000000, BLOCK_BYTES = 64000002;
+static const double GRAPH_SECONDS = 0.05; /* one replay takes about that at most */
 
 typedef struct cuda_state {
   cuda_driver *cuda;
-  void *stream, *library, *handle, *workspace;
-#define CUBLAS_FIELD(name, parameters) int(*name) parameters;
-  CUBLAS_FUNCTIONS(CUBLAS_FIELD)
-#undef CUBLAS_FIELD
+  void *stream, *begin, *end;
+  cublas *peer;
+  void *block; /* random data on the device, copied into the operands */
 } cuda_state;
 
 /* The operands of one row on the device: count copies of b. */
 typedef struct operands {
-  char *a, *b, *out;
+  char *a, *b, *out, *start;
   int count;
   int64_t b_bytes;
+  bool wide; /* FP32 */
 } operands;
 
-/* What a graph is recorded from: one call of turn i. */
+/* One call of turn i. */
 typedef bool call_function(bench_engine *engine, const bench_row *row, const operands *o, int i);
 
-static bool call_ours(bench_engine *engine, const bench_row *row, const operands *o, int i) {
+static dg_gemm_args args_of(bench_engine *engine, const bench_row *row, const operands *o, int i) {
   const cuda_state *s = engine->state;
   dg_gemm_args g = bench_args(row, o->a, o->b + o->b_bytes * (i % o->count), o->out);
   g.stream = s->stream;
+  if (row->start) g.start = dg_row_major(o->start, DG_F32, g.out.rows, g.out.cols);
+  return g;
+}
+
+static bool call_ours(bench_engine *engine, const bench_row *row, const operands *o, int i) {
+  const dg_gemm_args g = args_of(engine, row, o, i);
   if (dg_gemm(engine->device, &g) == DG_OK) return true;
   complain("%s", dg_last_error());
   return false;
 }
 
-/* Row-major C = A B is column-major C^T = B^T A^T. BF16 for tc16, true FP32 for fma. */
 static bool call_peer(bench_engine *engine, const bench_row *row, const operands *o, int i) {
   const cuda_state *s = engine->state;
-  const bench_product p = bench_product_of(row);
-  const int m = (int)p.rows, n = (int)p.cols, k = (int)p.sums;
-  const int type = row->order == DG_ORDER_FMA ? R_32F : R_16BF;
-  const float one = 1, zero = 0;
-  const int status =
-      s->cublasGemmEx(s->handle, p.b_transposed, p.a_transposed, n, m, k, &one,
-                      o->b + o->b_bytes * (i % o->count), type, p.b_transposed ? k : n, o->a, type,
-                      p.a_transposed ? m : k, &zero, o->out, type, n, COMPUTE_32F, -1);
-  if (status == 0) return true;
-  complain("cublasGemmEx failed with status %d", status);
-  return false;
+  return cublas_product(s->peer, row, o->wide, o->a, o->b + o->b_bytes * (i % o->count), o->out);
+}
+
+/* ---- time ---- */
+
+static bool mark(const cuda_state *s, void *event) {
+  return cuda_check(s->cuda, s->cuda->cuEventRecord(event, s->stream), "cuEventRecord");
+}
+
+static bool elapsed(const cuda_state *s, double *seconds) {
+  float milliseconds = 0;
+  const bool good =
+      mark(s, s->end) &&
+      cuda_check(s->cuda, s->cuda->cuEventSynchronize(s->end), "the timed calls") &&
+      cuda_check(s->cuda, s->cuda->cuEventElapsedTime(&milliseconds, s->begin, s->end),
+                 "cuEventElapsedTime");
+  *seconds = (double)milliseconds * 1e-3;
+  return good;
+}
+
+static bool replay(const cuda_state *s, void *graph, double *seconds) {
+  return mark(s, s->begin) &&
+         cuda_check(s->cuda, s->cuda->cuGraphLaunch(graph, s->stream), "cuGraphLaunch") &&
+         elapsed(s, seconds);
 }
 
 static bool record(bench_engine *engine, const bench_row *row, const operands *o, int calls,
@@ -81,159 +91,194 @@ static bool record(bench_engine *engine, const bench_row *row, const operands *o
   return good;
 }
 
-static bool replay(const cuda_state *s, void *graph, void *begin, void *end, double *seconds) {
-  const cuda_driver *cuda = s->cuda;
-  float milliseconds = 0;
-  const bool good =
-      cuda_check(cuda, cuda->cuEventRecord(begin, s->stream), "cuEventRecord") &&
-      cuda_check(cuda, cuda->cuGraphLaunch(graph, s->stream), "cuGraphLaunch") &&
-      cuda_check(cuda, cuda->cuEventRecord(end, s->stream), "cuEventRecord") &&
-      cuda_check(cuda, cuda->cuEventSynchronize(end), "the timed calls") &&
-      cuda_check(cuda, cuda->cuEventElapsedTime(&milliseconds, begin, end), "cuEventElapsedTime");
-  *seconds = (double)milliseconds * 1e-3;
-  return good;
-}
+/* A graph of calls, warmed up. Outside the graph come first one call, in which cuBLAS loads its
+ * kernels, which a capture forbids, and one whose time says how many calls a graph should have. */
+typedef struct timed {
+  void *graph;
+  int calls;
+  double one; /* seconds of one call outside the graph */
+  double times[REPLAYS];
+} timed;
 
-static bool time_graph(bench_engine *engine, void *graph, int calls, double *seconds) {
+static bool timed_make(bench_engine *engine, const bench_row *row, const operands *o,
+                       call_function *call, timed *t) {
   const cuda_state *s = engine->state;
-  const cuda_driver *cuda = s->cuda;
-  void *begin = NULL, *end = NULL;
-  double times[REPLAYS], warm;
-  bool good = cuda_check(cuda, cuda->cuEventCreate(&begin, 0), "cuEventCreate") &&
-              cuda_check(cuda, cuda->cuEventCreate(&end, 0), "cuEventCreate") &&
-              replay(s, graph, begin, end, &warm) && replay(s, graph, begin, end, &warm);
-  for (int i = 0; good && i < REPLAYS; i++) good = replay(s, graph, begin, end, &times[i]);
-  if (good) *seconds = bench_median(times, REPLAYS) / calls;
-  if (begin) cuda->cuEventDestroy_v2(begin);
-  if (end) cuda->cuEventDestroy_v2(end);
-  return good;
+  double warm;
+  if (!call(engine, row, o, 0) || !mark(s, s->begin) || !call(engine, row, o, 1) ||
+      !elapsed(s, &t->one))
+    return false;
+  t->calls = o->count > MIN_CALLS ? o->count : MIN_CALLS;
+  if (t->one * t->calls > GRAPH_SECONDS) t->calls = 1 + (int)(GRAPH_SECONDS / t->one);
+  return record(engine, row, o, t->calls, call, &t->graph) && replay(s, t->graph, &warm) &&
+         replay(s, t->graph, &warm);
 }
 
-/* One call outside the graph first: cuBLAS loads its kernels then, which a capture forbids. */
-static bool time_calls(bench_engine *engine, const bench_row *row, const operands *o,
-                       call_function *call, double *seconds) {
-  const cuda_state *s = engine->state;
-  const int calls = o->count > MIN_CALLS ? o->count : MIN_CALLS;
-  void *graph = NULL;
-  const bool good =
-      call(engine, row, o, 0) &&
-      cuda_check(s->cuda, s->cuda->cuStreamSynchronize(s->stream), "the first call") &&
-      record(engine, row, o, calls, call, &graph) && time_graph(engine, graph, calls, seconds);
-  if (graph) s->cuda->cuGraphExecDestroy(graph);
-  return good;
+static double timed_median(timed *t) { return bench_median(t->times, REPLAYS) / t->calls; }
+
+/* ---- data ---- */
+
+static char *allocate(bench_engine *engine, int64_t bytes) {
+  return engine->memory->platform->alloc(engine->memory, (size_t)bytes);
 }
 
-/* Random BF16 numbers on the device, as FP32 if wide; copies follow one another. */
-static char *make_data(device_memory *memory, int64_t count, bool wide, int copies) {
-  const size_t bytes = (size_t)count * (wide ? 4 : 2);
-  uint16_t *narrow = malloc((size_t)count * 2 + 1);
-  float *widened = wide ? malloc(bytes + 1) : NULL;
-  char *data = NULL;
-  if (narrow && (!wide || widened)) {
+static void release(bench_engine *engine, void *data) {
+  if (data) engine->memory->platform->release(engine->memory, data);
+}
+
+/* The block, FP32 or BF16: random numbers, of no round length, so that its copies do not fall on
+ * the same places of rows. */
+static bool make_block(bench_engine *engine, bool wide) {
+  cuda_state *s = engine->state;
+  const int64_t count = BLOCK_BYTES / (wide ? 4 : 2);
+  uint16_t *narrow = malloc((size_t)count * 2);
+  float *widened = wide ? malloc((size_t)count * 4) : NULL;
+  if (s->block == NULL) s->block = allocate(engine, BLOCK_BYTES);
+  bool good = narrow && (!wide || widened) && s->block;
+  if (good) {
     bench_fill(narrow, count);
     if (wide) bench_widen(widened, narrow, count);
-    data = memory->platform->alloc(memory, bytes * (size_t)copies);
+    good = engine->memory->platform->to_device(engine->memory, s->block,
+                                               wide ? (const void *)widened : narrow,
+                                               (size_t)count * (wide ? 4 : 2));
   }
-  const void *from = wide ? (const void *)widened : narrow;
-  for (int i = 0; data && i < copies; i++)
-    if (!memory->platform->to_device(memory, data + bytes * (size_t)i, from, bytes)) {
-      memory->platform->release(memory, data);
-      data = NULL;
-    }
   free(narrow);
   free(widened);
-  return data;
+  return good;
 }
 
-static void name_kernel(const bench_engine *engine, bench_row *row, const operands *o) {
-  const dg_gemm_args g = bench_args(row, o->a, o->b, o->out);
+/* Fills device memory from the block. */
+static bool spread(bench_engine *engine, char *to, int64_t bytes) {
+  const cuda_state *s = engine->state;
+  const cuda_pointer from = (cuda_pointer)(uintptr_t)s->block;
+  for (int64_t done = 0, now; done < bytes; done += now) {
+    now = bytes - done < BLOCK_BYTES ? bytes - done : BLOCK_BYTES / 4 * 4;
+    if (!cuda_check(s->cuda,
+                    s->cuda->cuMemcpyDtoDAsync_v2((cuda_pointer)(uintptr_t)to + (size_t)done, from,
+                                                  (size_t)now, s->stream),
+                    "cuMemcpyDtoDAsync"))
+      return false;
+  }
+  return true;
+}
+
+static bool operands_make(bench_engine *engine, const bench_row *row, bool wide, operands *o) {
+  const bench_product p = bench_product_of(row);
+  const int64_t bytes = wide ? 4 : 2, a_bytes = p.rows * p.sums * bytes;
+  const int64_t out_bytes = p.rows * p.cols * 4;
+  *o = (operands){.count = bench_rotation(row, ROTATED_BYTES), .wide = wide};
+  o->b_bytes = p.cols * p.sums * bytes;
+  o->a = allocate(engine, a_bytes);
+  o->b = allocate(engine, o->b_bytes * o->count);
+  o->out = allocate(engine, out_bytes);
+  if (row->start) o->start = allocate(engine, out_bytes);
+  return o->a && o->b && o->out && (!row->start || o->start) && make_block(engine, wide) &&
+         spread(engine, o->a, a_bytes) && spread(engine, o->b, o->b_bytes * o->count) &&
+         (!row->start || spread(engine, o->start, out_bytes));
+}
+
+static void operands_free(bench_engine *engine, const operands *o) {
+  release(engine, o->a);
+  release(engine, o->b);
+  release(engine, o->out);
+  release(engine, o->start);
+}
+
+/* ---- a row ---- */
+
+/* What a call costs the calling thread. The calls are few enough to fit the driver's queue, so that
+ * nothing waits for the device. */
+static bool measure_host(bench_engine *engine, bench_row *row, const operands *o, double one) {
+  const cuda_state *s = engine->state;
+  if (one * HOST_CALLS > GRAPH_SECONDS) return true;
+  const double begin_time = now();
+  for (int i = 0; i < HOST_CALLS; i++)
+    if (!call_ours(engine, row, o, i)) return false;
+  row->host_seconds = (now() - begin_time) / HOST_CALLS;
+  return cuda_check(s->cuda, s->cuda->cuStreamSynchronize(s->stream), "the calls");
+}
+
+static void name_kernel(bench_engine *engine, bench_row *row, const operands *o) {
+  const dg_gemm_args g = args_of(engine, row, o, 0);
   dg_kernel_info kernel;
   if (dg_gemm_kernel(engine->device, &g, &kernel) == DG_OK)
     snprintf(row->kernel, sizeof row->kernel, "%s", kernel.name);
 }
 
-static bool measure_with(bench_engine *engine, bench_row *row, bool wide, call_function *call,
-                         double *seconds) {
-  const bench_product p = bench_product_of(row);
-  device_memory *memory = engine->memory;
-  operands o = {.count = bench_rotation(row, ROTATED_BYTES)};
-  o.b_bytes = p.cols * p.sums * (wide ? 4 : 2);
-  o.a = make_data(memory, p.rows * p.sums, wide, 1);
-  o.b = make_data(memory, p.cols * p.sums, wide, o.count);
-  o.out = memory->platform->alloc(memory, (size_t)(p.rows * p.cols) * 4);
-  if (o.a && o.b && o.out && call == call_ours) name_kernel(engine, row, &o);
-  const bool good = o.a && o.b && o.out && time_calls(engine, row, &o, call, seconds);
-  memory->platform->release(memory, o.a);
-  memory->platform->release(memory, o.b);
-  memory->platform->release(memory, o.out);
+/* Replays of ours and of the peer take turns, so that both see the same clocks. */
+static bool replay_both(const cuda_state *s, bench_row *row, timed *ours, timed *theirs) {
+  for (int i = 0; i < REPLAYS; i++)
+    if ((ours->graph && !replay(s, ours->graph, &ours->times[i])) ||
+        (theirs->graph && !replay(s, theirs->graph, &theirs->times[i])))
+      return false;
+  if (ours->graph) row->seconds = timed_median(ours);
+  if (theirs->graph) row->peer_seconds = timed_median(theirs);
+  return true;
+}
+
+static bool measure(bench_engine *engine, bench_row *row, bool with_ours) {
+  const cuda_state *s = engine->state;
+  const bool peer = s->peer && !row->start, wide = row->order == DG_ORDER_FMA;
+  operands o = {0}, peers = {0};
+  timed ours = {0}, theirs = {0};
+  bool good = operands_make(engine, row, false, &o);
+  if (good && with_ours) {
+    good = timed_make(engine, row, &o, call_ours, &ours) && measure_host(engine, row, &o, ours.one);
+    name_kernel(engine, row, &o);
+  }
+  if (good && peer) {
+    if (wide) good = operands_make(engine, row, true, &peers);
+    good = good && timed_make(engine, row, wide ? &peers : &o, call_peer, &theirs);
+  }
+  good = good && replay_both(s, row, &ours, &theirs);
+  if (ours.graph) s->cuda->cuGraphExecDestroy(ours.graph);
+  if (theirs.graph) s->cuda->cuGraphExecDestroy(theirs.graph);
+  operands_free(engine, &o);
+  operands_free(engine, &peers);
   return good;
 }
 
 static bool cuda_measure(bench_engine *engine, bench_row *row) {
-  return measure_with(engine, row, false, call_ours, &row->seconds) &&
-         (engine->peer == NULL ||
-          measure_with(engine, row, row->order == DG_ORDER_FMA, call_peer, &row->peer_seconds));
+  return measure(engine, row, true);
 }
 
-static bool load_cublas(cuda_state *s) {
-  static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
-  for (int i = 0; s->library == NULL && i < 3; i++) s->library = dlopen(names[i], RTLD_NOW);
-  if (s->library == NULL) return false;
-  void *symbol;
-#define CUBLAS_LOAD(name, parameters) \
-  symbol = dlsym(s->library, #name);  \
-  if (symbol == NULL) return false;   \
-  memcpy(&s->name, &symbol, sizeof symbol);
-  CUBLAS_FUNCTIONS(CUBLAS_LOAD)
-#undef CUBLAS_LOAD
-  return true;
-}
-
-/* cuBLAS keeps FP32 products in FP32 by default (no TF32) in COMPUTE_32F. */
-static void open_cublas(bench_engine *engine, cuda_state *s) {
-  if (!load_cublas(s) || s->cublasCreate_v2(&s->handle) != 0) {
-    complain(
-        "no usable cuBLAS here (is libcublas.so.13 or .12 in LD_LIBRARY_PATH?): no ratios to it");
-    return;
-  }
-  s->workspace = engine->memory->platform->alloc(engine->memory, WORKSPACE);
-  if (s->workspace && s->cublasSetStream_v2(s->handle, s->stream) == 0 &&
-      s->cublasSetWorkspace_v2(s->handle, s->workspace, WORKSPACE) == 0)
-    engine->peer = "cuBLAS";
-}
+/* ---- the machine ---- */
 
 /* A device-to-device copy: bytes read and written per second. */
 static double copy_bandwidth(bench_engine *engine) {
   const cuda_state *s = engine->state;
-  const cuda_driver *cuda = s->cuda;
   const size_t bytes = (size_t)1 << 30;
-  char *data = engine->memory->platform->alloc(engine->memory, 2 * bytes);
-  void *begin = NULL, *end = NULL;
-  float milliseconds = 0;
-  if (data == NULL) return 0;
+  char *data = allocate(engine, 2 * (int64_t)bytes);
   const cuda_pointer from = (cuda_pointer)(uintptr_t)data;
-  bool good = cuda->cuEventCreate(&begin, 0) == 0 && cuda->cuEventCreate(&end, 0) == 0;
+  double seconds = 0;
+  bool good = data != NULL;
   for (int i = 0; good && i < 12; i++) { /* two to warm up */
-    if (i == 2) good = cuda->cuEventRecord(begin, s->stream) == 0;
-    good = good && cuda->cuMemcpyDtoDAsync_v2(from + bytes, from, bytes, s->stream) == 0;
+    if (i == 2) good = mark(s, s->begin);
+    good = good && s->cuda->cuMemcpyDtoDAsync_v2(from + bytes, from, bytes, s->stream) == 0;
   }
-  good = good && cuda->cuEventRecord(end, s->stream) == 0 && cuda->cuEventSynchronize(end) == 0 &&
-         cuda->cuEventElapsedTime(&milliseconds, begin, end) == 0;
-  if (begin) cuda->cuEventDestroy_v2(begin);
-  if (end) cuda->cuEventDestroy_v2(end);
-  engine->memory->platform->release(engine->memory, data);
-  return good && milliseconds > 0 ? 10.0 * 2.0 * (double)bytes / ((double)milliseconds * 1e-3) : 0;
+  good = good && elapsed(s, &seconds);
+  release(engine, data);
+  return good && seconds > 0 ? 10.0 * 2.0 * (double)bytes / seconds : 0;
+}
+
+/* FLOP/s of a large product: the peer's where there is one, else ours. */
+static double sustained_rate(bench_engine *engine, dg_order order) {
+  const cuda_state *s = engine->state;
+  bench_row row = {.order = order, .op = BOP_FORWARD, .m = 8192, .n = 8192, .k = 8192};
+  if (!measure(engine, &row, s->peer == NULL)) return 0;
+  return row_flops(&row) / (s->peer ? row.peer_seconds : row.seconds);
 }
 
 static void cuda_close(bench_engine *engine) {
   cuda_state *s = engine->state;
-  if (s->handle) s->cublasDestroy_v2(s->handle);
-  if (s->workspace) engine->memory->platform->release(engine->memory, s->workspace);
+  cublas_close(s->peer);
+  release(engine, s->block);
+  if (s->begin) s->cuda->cuEventDestroy_v2(s->begin);
+  if (s->end) s->cuda->cuEventDestroy_v2(s->end);
   if (s->stream) s->cuda->cuStreamDestroy_v2(s->stream);
   free(s);
 }
 
-bool bench_cuda_open(bench_engine *engine, const char *peer) {
+bool bench_cuda_open(bench_engine *engine, const char *peer, unsigned orders) {
   const unsigned non_blocking = 1;
   cuda_state *s = calloc(1, sizeof *s);
   if (s == NULL) return complain("no memory") == EXIT_GOOD;
@@ -241,9 +286,14 @@ bool bench_cuda_open(bench_engine *engine, const char *peer) {
   engine->state = s;
   engine->measure = cuda_measure;
   engine->close = cuda_close;
-  if (!cuda_check(s->cuda, s->cuda->cuStreamCreate(&s->stream, non_blocking), "cuStreamCreate"))
+  if (!cuda_check(s->cuda, s->cuda->cuStreamCreate(&s->stream, non_blocking), "cuStreamCreate") ||
+      !cuda_check(s->cuda, s->cuda->cuEventCreate(&s->begin, 0), "cuEventCreate") ||
+      !cuda_check(s->cuda, s->cuda->cuEventCreate(&s->end, 0), "cuEventCreate"))
     return false;
-  if (strcmp(peer, "cublas") == 0) open_cublas(engine, s);
+  if (strcmp(peer, "cublas") == 0) s->peer = cublas_open(engine->memory, s->stream);
+  if (s->peer) engine->peer = "cuBLAS";
   engine->bandwidth = copy_bandwidth(engine);
+  if (orders >> DG_ORDER_FMA & 1) engine->peak = sustained_rate(engine, DG_ORDER_FMA);
+  if (orders >> DG_ORDER_TC16 & 1) engine->tensor = sustained_rate(engine, DG_ORDER_TC16);
   return true;
 }

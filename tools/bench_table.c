@@ -67,14 +67,25 @@ static bool cpu_rows(row_list *list, const row_choice *c) {
          add_squares(list, c, DG_ORDER_TC16, BOP_GRAD_B, 1024, 1024);
 }
 
+/* What an FP32 result or state costs. */
+static bool add_wide(row_list *list, const row_choice *choice, int64_t m) {
+  if (!(choice->orders >> DG_ORDER_TC16 & 1) || (choice->op >= 0 && choice->op != BOP_NT))
+    return true;
+  bench_row row = {.order = DG_ORDER_TC16, .op = BOP_NT, .m = m, .n = 4096, .k = 4096};
+  row.out = DG_F32;
+  if (!row_list_add(list, row)) return false;
+  row.start = true;
+  return row_list_add(list, row);
+}
+
 static bool gpu_rows(row_list *list, const row_choice *c) {
   static const int64_t ms[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 4096},
                        few[] = {1, 16, 64, 256};
   return add_squares(list, c, DG_ORDER_TC16, BOP_FORWARD, 1024, 8192) &&
          add_layers(list, c, DG_ORDER_TC16, ms, 10, 5) &&
          add(list, c, DG_ORDER_TC16, BOP_GRAD_A, 4096, 4096, 4096) &&
-         add(list, c, DG_ORDER_TC16, BOP_GRAD_B, 4096, 4096, 4096) &&
-         add_squares(list, c, DG_ORDER_FMA, BOP_FORWARD, 1024, 8192) &&
+         add(list, c, DG_ORDER_TC16, BOP_GRAD_B, 4096, 4096, 4096) && add_wide(list, c, 64) &&
+         add_wide(list, c, 4096) && add_squares(list, c, DG_ORDER_FMA, BOP_FORWARD, 1024, 8192) &&
          add_layers(list, c, DG_ORDER_FMA, few, 4, 3) &&
          add(list, c, DG_ORDER_FMA, BOP_GRAD_A, 4096, 4096, 4096) &&
          add(list, c, DG_ORDER_FMA, BOP_GRAD_B, 4096, 4096, 4096);
@@ -106,10 +117,11 @@ bool row_list_make(row_list *list, const row_choice *c) {
 
 double row_flops(const bench_row *r) { return 2.0 * (double)r->m * (double)r->n * (double)r->k; }
 
-/* What must cross the memory bus once: BF16 operands and result. */
+/* What must cross the memory bus once: BF16 operands, the result and the state. */
 double row_bytes(const bench_row *r) {
   const double m = (double)r->m, n = (double)r->n, k = (double)r->k;
-  return 2.0 * (m * k + n * k + m * n);
+  const double out = (r->out == DG_F32 ? 4.0 : 2.0) + (r->start ? 4.0 : 0.0);
+  return 2.0 * (m * k + n * k) + out * m * n;
 }
 
 double row_limit(const bench_row *r, double peak, double bandwidth) {
@@ -119,8 +131,9 @@ double row_limit(const bench_row *r, double peak, double bandwidth) {
 }
 
 void row_print_head(const char *peer) {
-  printf("%-5s %-8s %-22s %2s %12s %10s %8s %8s %8s %8s %s\n", "order", "op", "M x N x K", "th",
-         "time us", "GFLOP/s", "GB/s", peer ? "x peer" : "", "% limit", "x fma", "kernel");
+  printf("%-5s %-12s %-22s %2s %10s %10s %8s %8s %8s %8s %8s %s\n", "order", "op", "M x N x K",
+         "th", "time us", "GFLOP/s", "GB/s", peer ? "x peer" : "", "% limit", "x fma", "host us",
+         "kernel");
 }
 
 static void print_number(int digits, double value) {
@@ -129,27 +142,30 @@ static void print_number(int digits, double value) {
 }
 
 void row_print(const bench_row *r, double peak, double bandwidth) {
-  char shape[72];
+  char shape[72], name[32];
   snprintf(shape, sizeof shape, "%" PRId64 " x %" PRId64 " x %" PRId64, r->m, r->n, r->k);
-  printf("%-5s %-8s %-22s %2d %12.1f %10.1f %8.2f", order_name(r->order), bench_op_name(r->op),
+  printf("%-5s %-12s %-22s %2d %10.1f %10.1f %8.2f", order_name(r->order), bench_row_name(r, name),
          shape, r->threads, r->seconds * 1e6, row_flops(r) / r->seconds * 1e-9,
          row_bytes(r) / r->seconds * 1e-9);
   print_number(2, r->peer_seconds / r->seconds);
   print_number(1, 100 * row_limit(r, peak, bandwidth));
   print_number(3, r->fma_seconds / r->seconds);
+  print_number(2, r->host_seconds * 1e6);
   printf(" %s\n", r->kernel);
 }
 
 json_t *row_json(const bench_row *r, double peak, double bandwidth) {
+  char name[32];
   json_t *row = json_pack(
       "{s:s, s:s, s:I, s:I, s:I, s:i, s:s, s:f, s:f, s:f}", "order", order_name(r->order), "op",
-      bench_op_name(r->op), "m", (json_int_t)r->m, "n", (json_int_t)r->n, "k", (json_int_t)r->k,
+      bench_row_name(r, name), "m", (json_int_t)r->m, "n", (json_int_t)r->n, "k", (json_int_t)r->k,
       "threads", r->threads, "kernel", r->kernel, "seconds", r->seconds, "gflops",
       row_flops(r) / r->seconds * 1e-9, "gbytes_per_second", row_bytes(r) / r->seconds * 1e-9);
   if (r->peer_seconds > 0) {
     json_object_set_new(row, "peer_seconds", json_real(r->peer_seconds));
     json_object_set_new(row, "peer_ratio", json_real(r->peer_seconds / r->seconds));
   }
+  if (r->host_seconds > 0) json_object_set_new(row, "host_seconds", json_real(r->host_seconds));
   if (r->fma_seconds > 0)
     json_object_set_new(row, "fma_ratio", json_real(r->fma_seconds / r->seconds));
   if (row_limit(r, peak, bandwidth) > 0)
