@@ -70,9 +70,11 @@ INLINE float32x2_t step_2(const factors *x, const columns *y, int half, float32x
   const uint64x2_t over = vcgeq_f64(vabsq_f64(s), vdupq_n_f64(0x1p128));
   const uint64x2_t usual = vcltq_f64(vabsq_f64(plain), vdupq_n_f64(__builtin_inf()));
   const uint64x2_t number = vceqq_f64(plain, plain);
-  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0 */
+  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0, not by adding
+   * zero, which a compiler told not to care about signed zeros leaves out */
   const uint32x2_t cut = vsub_u32(vreinterpret_u32_f32(vcvt_f32_f64(s)), vmovn_u64(over));
-  const float32x2_t finite = vadd_f32(vreinterpret_f32_u32(cut), vdup_n_f32(0.0F));
+  const uint32x2_t zero = vceqz_u32(vshl_n_u32(cut, 1));
+  const float32x2_t finite = vreinterpret_f32_u32(vbic_u32(cut, zero));
   const float32x2_t nan = vreinterpret_f32_u32(vdup_n_u32(0x7fc00000));
   const float32x2_t special = vbsl_f32(vmovn_u64(number), vcvt_f32_f64(plain), nan);
   return vbsl_f32(vmovn_u64(usual), finite, special);
