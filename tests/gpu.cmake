@@ -30,3 +30,7 @@ set_source_files_properties(fake_driver.c PROPERTIES COMPILE_OPTIONS -Wno-missin
 if(CMOCKA_LIBRARY)
   detgemm_driver_double(cuda libcuda.so.1)
 endif()
+
+# What needs a real GPU; skipped with a count where there is none.
+detgemm_test(gpu_device test_gpu_device)
+detgemm_test(gpu_device_sweep test_gpu_device --sweep)
