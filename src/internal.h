@@ -2,6 +2,7 @@
 #ifndef DETGEMM_INTERNAL_H
 #define DETGEMM_INTERNAL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "detgemm.h"
@@ -46,7 +47,7 @@ struct dg_device {
   const dg_backend *backend;
   char name[32];
   char description[160];
-  int threads;             /* 0: the default */
+  atomic_int threads;      /* 0: the default; may be set while calls are under way */
   dg_kernel_info *kernels; /* owned; one per row of the back end's table */
   int kernel_count;
   void *state; /* the back end's own */

@@ -126,7 +126,8 @@ static void run_block(void *context, int worker, int64_t index) {
 static dg_status run(dg_device *device, const dg_problem *p, int index, void *stream) {
   (void)stream;
   const dg_cpu_kernel *k = row(index);
-  const int threads = device->threads ? device->threads : dg_default_threads();
+  const int wanted = device->threads; /* read once: another thread may set it */
+  const int threads = wanted ? wanted : dg_default_threads();
   call c = {.p = p, .kernel = k};
   c.mb = round_up(min64(p->m, 128), k->mr);
   c.nb = round_up(min64(p->n, 128), k->nr);
@@ -201,6 +202,14 @@ enum { MAX_ROWS = 64 };
 static dg_verdict verdicts[MAX_ROWS];
 static pthread_mutex_t verdict_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* A fork waits for a probe under way in another thread, so that the child finds the lock open. */
+static void lock_verdicts(void) { pthread_mutex_lock(&verdict_lock); }
+static void unlock_verdicts(void) { pthread_mutex_unlock(&verdict_lock); }
+
+__attribute__((constructor)) static void prepare_for_forks(void) {
+  pthread_atfork(lock_verdicts, unlock_verdicts, unlock_verdicts);
+}
+
 static dg_status allocate(void *context, void **data, size_t bytes) {
   (void)context;
   *data = malloc(bytes);
@@ -237,10 +246,10 @@ static dg_status open_cpu(dg_device *device, int index) {
     else if ((row(i)->needs & features) != row(i)->needs)
       info->withheld = "excluded by DETGEMM_CPU";
   }
-  pthread_mutex_lock(&verdict_lock);
+  lock_verdicts();
   status =
       dg_probe(device, &(dg_probe_memory){allocate, copy, copy, release, NULL, false}, verdicts);
-  pthread_mutex_unlock(&verdict_lock);
+  unlock_verdicts();
   return status;
 }
 
