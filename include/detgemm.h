@@ -26,6 +26,17 @@ extern "C" {
 #define DG_API
 #endif
 
+/* Both languages without a warning; undefined at the end. */
+#ifdef __cplusplus
+#define DG_ZEROS \
+  {}
+#define DG_WRITABLE(pointer) const_cast<void *>(pointer)
+#else
+#define DG_ZEROS \
+  { 0 }
+#define DG_WRITABLE(pointer) ((void *)(uintptr_t)(pointer))
+#endif
+
 /* The version of the library, and the number that changes when a program built against an older
  * header can no longer be linked. The shared library's soname is the ABI number. */
 #define DG_VERSION_MAJOR 0
@@ -81,7 +92,7 @@ typedef struct dg_gemm_args {
 
 /* Arguments with every default set: batch 1, no start, no bias, default stream. */
 static inline dg_gemm_args dg_gemm_args_init(void) {
-  dg_gemm_args args = {0};
+  dg_gemm_args args = DG_ZEROS;
   args.size = sizeof args;
   args.batch = 1;
   return args;
@@ -89,8 +100,8 @@ static inline dg_gemm_args dg_gemm_args_init(void) {
 
 /* A row-major matrix without gaps between its rows. */
 static inline dg_view dg_row_major(const void *data, dg_dtype dtype, int64_t rows, int64_t cols) {
-  dg_view view = {0};
-  view.data = (void *)(uintptr_t)data;
+  dg_view view = DG_ZEROS;
+  view.data = DG_WRITABLE(data);
   view.rows = rows;
   view.cols = cols;
   view.row_stride = cols;
@@ -200,6 +211,9 @@ DG_API int dg_abi(void);
  * what every kernel is compared with. Same arguments and errors as dg_gemm; args->stream is
  * ignored. Not for production use. */
 DG_API dg_status dg_reference(const dg_gemm_args *args);
+
+#undef DG_ZEROS
+#undef DG_WRITABLE
 
 #ifdef __cplusplus
 }
