@@ -63,6 +63,23 @@ extern const dg_cpu_kernel dg_cpu_arm_rows[];
 extern const int dg_cpu_arm_count;
 #endif
 
+/* How a product is cut. A task is a block of mb x nb of the output. */
+typedef struct dg_cpu_plan {
+  const dg_cpu_kernel *kernel;
+  int64_t mb, nb;             /* nb is a multiple of nr */
+  int64_t blocks_m, blocks_n; /* of each product of the batch */
+  int64_t depth;              /* k of A packed at a time, for all rows of the block */
+  int64_t kb;                 /* k of B packed at a time, for one tile's columns; divides depth */
+  int threads;
+} dg_cpu_plan;
+
+/* plan.c: whether out^T = b^T a^T is the better way to compute p. */
+bool dg_cpu_exchange(const dg_problem *p);
+dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, int threads);
+
+/* run.c: computes p with that row. */
+dg_status dg_cpu_run(const dg_problem *p, const dg_cpu_kernel *kernel, int threads);
+
 /* threads.c: calls task(context, worker, i) for i = 0 .. count-1 on at most `threads` threads, each
  * in the orders' floating-point environment and with its own worker number below `threads`. Works
  * in a forked child, where OpenMP's pool is gone. */

@@ -1,267 +1,200 @@
-/* The CPU back end: opens, chooses a row, and runs the product block by block.
+/* Runs a product on the CPU, task by task.
  *
- * A task is one block of the output (mb x nb) of one product. Its FP32 state lives in a work area,
- * tile after tile, and is continued over packed depths of kb; the output is rounded once, at the
- * end. So kernels see full tiles only and the work area does not grow with M, N or K. */
-#include <pthread.h>
-#include <stdio.h>
+ * A task is one block of the output. For each depth of K its rows of A are packed; then, tile
+ * column by tile column, as much of B as fits the first cache is packed and used at once by all
+ * panels of A. The FP32 state of a tile starts at the product's start, and is rounded when its last
+ * k is in; between depths it waits in the work area. So kernels see full tiles only, every element
+ * of B is packed once per block, and the work area does not grow with M, N or K. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "../num.h"
 #include "cpu.h"
 
-static const dg_cpu_kernel *row(int index) {
-#if defined(__x86_64__)
-  if (index < dg_cpu_x86_count) return &dg_cpu_x86_rows[index];
-  index -= dg_cpu_x86_count;
-#elif defined(__aarch64__)
-  if (index < dg_cpu_arm_count) return &dg_cpu_arm_rows[index];
-  index -= dg_cpu_arm_count;
-#endif
-  return index < dg_cpu_generic_count ? &dg_cpu_generic_rows[index] : NULL;
-}
+enum { ALIGNMENT = 64, MAX_NR = 64, ON_STACK = 32 << 10 };
 
-static int row_count(void) {
-  int count = 0;
-  while (row(count)) count++;
-  return count;
-}
-
+/* What all tasks of a call share. */
 typedef struct call {
-  const dg_problem *p;
-  const dg_cpu_kernel *kernel;
-  int64_t mb, nb, kb; /* block and packed depth, multiples of mr, nr and k_step */
-  int64_t blocks_m, blocks_n;
-  size_t state_bytes, a_bytes, b_bytes; /* of one worker's area, in this order */
+  dg_problem p;
+  dg_cpu_plan plan;
+  int64_t state_stride_i, state_stride_j;    /* between tiles, in elements; 0: shared */
+  size_t a_bytes, b_bytes, state_bytes, all; /* of one worker's area */
   char *memory;
 } call;
 
+/* A task: block (i0, j0) of product z, and the worker's area. */
+typedef struct block {
+  const call *c;
+  int64_t z, i0, j0, rows, cols, panels;
+  char *a, *b;
+  float *state;
+} block;
+
+/* A tile's part of the output. */
+typedef struct tile {
+  float *state;
+  int64_t i, j;
+  int rows, cols;
+} tile;
+
 static int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 static int64_t min64(int64_t x, int64_t y) { return x < y ? x : y; }
-static int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
+static size_t aligned(int64_t bytes) { return (size_t)(ceil_div(bytes, ALIGNMENT) * ALIGNMENT); }
 
 static char *at(const dg_operand *x, int64_t z, int64_t i, int64_t j) {
   return (char *)x->data + dg_dtype_bytes(x->dtype) * (z * x->bs + i * x->rs + j * x->cs);
 }
 
-/* The tiles of a block, and what part of each lies inside the output. */
-typedef struct tile {
-  float *state;
-  int64_t i, j, rows, cols; /* position in the output, and how much of the tile is inside */
-} tile;
+/* ---- a tile's first and last step ---- */
 
-static tile tile_at(const call *c, float *state, int64_t i0, int64_t j0, int64_t t) {
-  const dg_cpu_kernel *k = c->kernel;
-  const int64_t columns = c->nb / k->nr;
-  tile x = {.state = state + t * k->mr * k->nr,
-            .i = i0 + t / columns * k->mr,
-            .j = j0 + t % columns * k->nr};
-  x.rows = min64(k->mr, c->p->m - x.i);
-  x.cols = min64(k->nr, c->p->n - x.j);
-  return x;
+static void start(const block *b, const tile *t) {
+  const dg_operand *from = &b->c->p.start;
+  const int64_t nr = b->c->plan.kernel->nr;
+  memset(t->state, 0, sizeof(float) * (size_t)(t->rows * nr));
+  if (from->data == NULL) return;
+  for (int64_t i = 0; i < t->rows; i++) {
+    float *row = t->state + i * nr;
+    const char *first = at(from, b->z, t->i + i, t->j);
+    if (from->cs == 1) memcpy(row, first, sizeof(float) * (size_t)t->cols);
+    else
+      for (int64_t j = 0; j < t->cols; j++) memcpy(&row[j], first + 4 * j * from->cs, sizeof *row);
+  }
 }
 
-static void load_start(const call *c, int64_t z, tile t) {
-  const dg_operand *start = &c->p->start;
-  memset(t.state, 0, sizeof(float) * (size_t)(c->kernel->mr * c->kernel->nr));
-  if (start->data == NULL) return;
-  for (int64_t i = 0; i < t.rows; i++)
-    for (int64_t j = 0; j < t.cols; j++)
-      memcpy(&t.state[i * c->kernel->nr + j], at(start, z, t.i + i, t.j + j), 4);
+/* The bias of a row of the tile. It is one value per column of the caller's output, so after an
+ * exchange one per row. */
+static const float *row_bias(const block *b, const tile *t, int64_t i, float values[MAX_NR]) {
+  const dg_operand *bias = &b->c->p.bias;
+  if (bias->data == NULL) return NULL;
+  if (i == 0 || bias->rs != 0)
+    for (int64_t j = 0; j < t->cols; j++)
+      values[j] = dg_f32_from_bits(dg_load(at(bias, b->z, t->i + i, t->j + j), bias->dtype));
+  return values;
 }
 
-static void finish(const call *c, int64_t z, tile t) {
-  const dg_operand *bias = &c->p->bias, *out = &c->p->out;
-  for (int64_t i = 0; i < t.rows; i++)
-    for (int64_t j = 0; j < t.cols; j++) {
-      float x = t.state[i * c->kernel->nr + j];
-      if (bias->data) x += dg_f32_from_bits(dg_load(at(bias, z, t.i + i, t.j + j), bias->dtype));
-      dg_store(at(out, z, t.i + i, t.j + j), out->dtype, dg_f32_bits(x));
-    }
+static void finish(const block *b, const tile *t) {
+  const dg_operand *out = &b->c->p.out;
+  const dg_cpu_kernel *kernel = b->c->plan.kernel;
+  const int64_t size = dg_dtype_bytes(out->dtype);
+  float bias[MAX_NR], scattered[MAX_NR];
+  for (int64_t i = 0; i < t->rows; i++) {
+    char *first = at(out, b->z, t->i + i, t->j);
+    char *to = out->cs == 1 ? first : (char *)scattered;
+    kernel->round(t->state + i * kernel->nr, row_bias(b, t, i, bias), t->cols, out->dtype, to);
+    for (int64_t j = 0; to != first && j < t->cols; j++)
+      memcpy(first + size * j * out->cs, to + size * j, (size_t)size);
+  }
 }
 
-static void pack(dg_pack_fn *fn, dg_strip s, int64_t width, int64_t lines, int64_t k,
-                 size_t panel_bytes, char *panel) {
-  const int64_t size = dg_dtype_bytes(s.dtype);
-  for (int64_t i = 0; i < lines; i += width, panel += panel_bytes) {
-    fn(&s, min64(width, lines - i), k, panel);
-    s.data += size * width * s.is;
+/* ---- a block ---- */
+
+/* The rows are dealt out evenly: panel i begins at this row of the block. */
+static int64_t panel_row(const block *b, int64_t i) { return b->rows * i / b->panels; }
+
+static tile tile_at(const block *b, int64_t i, int64_t j) {
+  const call *c = b->c;
+  const int64_t row = panel_row(b, i), nr = c->plan.kernel->nr;
+  return (tile){.state = b->state + j * c->state_stride_j + i * c->state_stride_i,
+                .i = b->i0 + row,
+                .j = b->j0 + j * nr,
+                .rows = (int)(panel_row(b, i + 1) - row),
+                .cols = (int)min64(nr, b->cols - j * nr)};
+}
+
+static void pack_rows(const block *b, int64_t k0, int64_t k, size_t panel_bytes) {
+  const dg_operand *a = &b->c->p.a;
+  for (int64_t i = 0; i < b->panels; i++) {
+    const int64_t row = panel_row(b, i);
+    const dg_strip s = {at(a, b->z, b->i0 + row, k0), a->rs, a->cs, a->dtype};
+    b->c->plan.kernel->pack_a(&s, panel_row(b, i + 1) - row, k, b->a + (size_t)i * panel_bytes);
+  }
+}
+
+/* The state that the next panel will continue is on its way while this one computes. */
+static void fetch(const float *state, int64_t count) {
+  for (int64_t i = 0; i < count; i += ALIGNMENT / 4) __builtin_prefetch(state + i, 1);
+}
+
+/* Continues tile column j over k terms that begin at k0, offset of them into the packed depth. */
+static void run_column(const block *b, int64_t j, int64_t k0, int64_t offset, int64_t k,
+                       size_t panel_bytes) {
+  const call *c = b->c;
+  const dg_operand *right = &c->p.b;
+  const dg_cpu_kernel *kernel = c->plan.kernel;
+  const char *a = b->a + offset / kernel->k_step * kernel->a_bytes;
+  const bool first = k0 == 0, last = k0 + k == c->p.k;
+  tile t = tile_at(b, 0, j);
+  const dg_strip s = {at(right, b->z, k0, t.j), right->cs, right->rs, right->dtype};
+  kernel->pack_b(&s, t.cols, k, b->b);
+  for (int64_t i = 0; i < b->panels; i++, a += panel_bytes) {
+    t = tile_at(b, i, j);
+    if (first) start(b, &t);
+    else if (c->state_stride_i) fetch(t.state + c->state_stride_i, c->state_stride_i);
+    kernel->run(k, a, b->b, t.state, t.rows, t.cols);
+    if (last) finish(b, &t);
   }
 }
 
 static void run_block(void *context, int worker, int64_t index) {
   const call *c = context;
-  const dg_cpu_kernel *kernel = c->kernel;
-  const dg_problem *p = c->p;
-  const int64_t z = index / (c->blocks_m * c->blocks_n);
-  const int64_t i0 = index / c->blocks_n % c->blocks_m * c->mb, j0 = index % c->blocks_n * c->nb;
-  const int64_t rows = min64(c->mb, p->m - i0), cols = min64(c->nb, p->n - j0);
-  const int64_t columns = c->nb / kernel->nr;
-  char *area = c->memory + (size_t)worker * (c->state_bytes + c->a_bytes + c->b_bytes);
-  float *state = (float *)(void *)area;
-  char *a = area + c->state_bytes, *b = a + c->a_bytes;
+  const dg_cpu_plan *plan = &c->plan;
+  const dg_cpu_kernel *kernel = plan->kernel;
+  char *area = c->memory + (size_t)worker * c->all;
+  block b = {.c = c, .a = area, .b = area + c->a_bytes};
+  b.state = (float *)(void *)(b.b + c->b_bytes);
+  b.z = index / (plan->blocks_m * plan->blocks_n);
+  b.i0 = index / plan->blocks_n % plan->blocks_m * plan->mb;
+  b.j0 = index % plan->blocks_n * plan->nb;
+  b.rows = min64(plan->mb, c->p.m - b.i0);
+  b.cols = min64(plan->nb, c->p.n - b.j0);
+  b.panels = ceil_div(b.rows, kernel->mr);
 
-  for (int64_t i = 0; i * kernel->mr < rows; i++)
-    for (int64_t j = 0; j * kernel->nr < cols; j++)
-      load_start(c, z, tile_at(c, state, i0, j0, i * columns + j));
-  for (int64_t k0 = 0; k0 < p->k; k0 += c->kb) {
-    const int64_t k = min64(c->kb, p->k - k0), steps = ceil_div(k, kernel->k_step);
-    const size_t a_panel = (size_t)(steps * kernel->a_bytes);
-    const size_t b_panel = (size_t)(steps * kernel->b_bytes);
-    pack(kernel->pack_a, (dg_strip){at(&p->a, z, i0, k0), p->a.rs, p->a.cs, p->a.dtype}, kernel->mr,
-         rows, k, a_panel, a);
-    pack(kernel->pack_b, (dg_strip){at(&p->b, z, k0, j0), p->b.cs, p->b.rs, p->b.dtype}, kernel->nr,
-         cols, k, b_panel, b);
-    for (int64_t j = 0; j * kernel->nr < cols; j++)
-      for (int64_t i = 0; i * kernel->mr < rows; i++)
-        kernel->run(k, a + (size_t)i * a_panel, b + (size_t)j * b_panel,
-                    tile_at(c, state, i0, j0, i * columns + j).state, kernel->mr, kernel->nr);
-  }
-  for (int64_t i = 0; i * kernel->mr < rows; i++)
-    for (int64_t j = 0; j * kernel->nr < cols; j++)
-      finish(c, z, tile_at(c, state, i0, j0, i * columns + j));
+  int64_t k0 = 0;
+  do { /* once even where K is 0: the start has to be rounded */
+    const int64_t deep = min64(plan->depth, c->p.k - k0);
+    const size_t panel_bytes = (size_t)(ceil_div(deep, kernel->k_step) * kernel->a_bytes);
+    pack_rows(&b, k0, deep, panel_bytes);
+    for (int64_t j = 0; j * kernel->nr < b.cols; j++) {
+      int64_t kk = 0;
+      do {
+        const int64_t k = min64(plan->kb, deep - kk);
+        run_column(&b, j, k0 + kk, kk, k, panel_bytes);
+        kk += k;
+      } while (kk < deep);
+    }
+    k0 += deep;
+  } while (k0 < c->p.k);
 }
 
-static dg_status run(dg_device *device, const dg_problem *p, int index, void *stream) {
-  (void)stream;
-  const dg_cpu_kernel *k = row(index);
-  const int wanted = device->threads; /* read once: another thread may set it */
-  const int threads = wanted ? wanted : dg_default_threads();
-  call c = {.p = p, .kernel = k};
-  c.mb = round_up(min64(p->m, 128), k->mr);
-  c.nb = round_up(min64(p->n, 128), k->nr);
-  c.kb = round_up(min64(p->k, 256), k->k_step);
-  c.blocks_m = ceil_div(p->m, c.mb);
-  c.blocks_n = ceil_div(p->n, c.nb);
-  const int64_t steps = c.kb / k->k_step;
-  c.state_bytes = (size_t)round_up(c.mb * c.nb * 4, 64);
-  c.a_bytes = (size_t)round_up(c.mb / k->mr * steps * k->a_bytes, 64);
-  c.b_bytes = (size_t)round_up(c.nb / k->nr * steps * k->b_bytes, 64);
-  const size_t bytes = (c.state_bytes + c.a_bytes + c.b_bytes) * (size_t)threads;
-  c.memory = aligned_alloc(64, bytes);
+/* ---- a product ---- */
+
+static void size_areas(call *c) {
+  const dg_cpu_plan *plan = &c->plan;
+  const dg_cpu_kernel *k = plan->kernel;
+  const int64_t one = k->mr * k->nr, panels = ceil_div(plan->mb, k->mr);
+  const bool one_depth = c->p.k <= plan->depth, one_step = c->p.k <= plan->kb;
+  c->state_stride_i = one_step ? 0 : one;
+  c->state_stride_j = one_depth ? 0 : one * panels;
+  const int64_t tiles = one_step ? 1 : one_depth ? panels : panels * (plan->nb / k->nr);
+  c->a_bytes = aligned(panels * (plan->depth / k->k_step) * k->a_bytes);
+  c->b_bytes = aligned(plan->kb / k->k_step * k->b_bytes);
+  c->state_bytes = aligned(tiles * one * 4);
+  c->all = c->a_bytes + c->b_bytes + c->state_bytes;
+}
+
+dg_status dg_cpu_run(const dg_problem *p, const dg_cpu_kernel *kernel, int threads) {
+  _Alignas(ALIGNMENT) char on_stack[ON_STACK];
+  call c = {.p = *p};
+  if (dg_cpu_exchange(p)) dg_problem_exchange(&c.p);
+  c.plan = dg_cpu_plan_make(&c.p, kernel, threads);
+  size_areas(&c);
+  const int64_t tasks = p->batch * c.plan.blocks_m * c.plan.blocks_n;
+  const size_t bytes = c.all * (size_t)min64(c.plan.threads, tasks);
+  c.memory = bytes <= sizeof on_stack ? on_stack : aligned_alloc(ALIGNMENT, bytes);
   if (c.memory == NULL)
     return dg_fail(DG_ERROR_MEMORY, "no memory for %zu bytes of work area; use fewer threads",
                    bytes);
-  dg_parallel(threads, p->batch * c.blocks_m * c.blocks_n, run_block, &c);
-  free(c.memory);
+  dg_parallel(c.plan.threads, tasks, run_block, &c);
+  if (c.memory != on_stack) free(c.memory);
   return DG_OK;
 }
-
-/* The first row of the order that is meant for so few rows, else the first there is. */
-static dg_status choose(const dg_device *device, const dg_problem *p, int *kernel) {
-  for (int any = 0; any < 2; any++)
-    for (int i = 0; i < device->kernel_count; i++) {
-      const int most = row(i)->most_rows;
-      if (device->kernels[i].withheld == NULL && (int)device->kernels[i].order == p->order &&
-          (any || most == 0 || p->m <= most)) {
-        *kernel = i;
-        return DG_OK;
-      }
-    }
-  return dg_fail(DG_ERROR_UNSUPPORTED,
-                 "no %s kernel is left on %s; see what `detgemm info` says of each, and unset "
-                 "DETGEMM_KERNEL and DETGEMM_CPU",
-                 p->order == DG_ORDER_FMA ? "fma" : "tc16", device->name);
-}
-
-/* ---- opening ---- */
-
-static const struct {
-  const char *name;
-  unsigned features;
-} levels[] = {{"generic", 0},
-              {"avx2", DG_CPU_AVX2},
-              {"avx512", DG_CPU_AVX2 | DG_CPU_AVX512},
-              {"neon", DG_CPU_NEON}};
-
-/* What DETGEMM_CPU leaves of the processor's features. */
-static dg_status allowed(unsigned detected, unsigned *features) {
-  const char *wanted = getenv("DETGEMM_CPU");
-  *features = detected;
-  if (wanted == NULL || *wanted == '\0') return DG_OK;
-  for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
-    if (strcmp(levels[i].name, wanted) == 0) {
-      *features = levels[i].features;
-      if ((detected & *features) == *features) return DG_OK;
-      return dg_fail(DG_ERROR_UNSUPPORTED,
-                     "DETGEMM_CPU=%s: this processor lacks it; unset it or use \"generic\"",
-                     wanted);
-    }
-  return dg_fail(DG_ERROR_ARGUMENT,
-                 "DETGEMM_CPU=\"%.40s\" is not known; use generic, avx2, avx512 or neon", wanted);
-}
-
-static void describe(const dg_device *device, int index, dg_kernel_info *info) {
-  (void)device;
-  *info = (dg_kernel_info){.name = row(index)->name, .order = (dg_order)row(index)->order};
-}
-
-/* The verdict on every row this processor can run, reached once per process. */
-enum { MAX_ROWS = 64 };
-static dg_verdict verdicts[MAX_ROWS];
-static pthread_mutex_t verdict_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* A fork waits for a probe under way in another thread, so that the child finds the lock open. */
-static void lock_verdicts(void) { pthread_mutex_lock(&verdict_lock); }
-static void unlock_verdicts(void) { pthread_mutex_unlock(&verdict_lock); }
-
-__attribute__((constructor)) static void prepare_for_forks(void) {
-  pthread_atfork(lock_verdicts, unlock_verdicts, unlock_verdicts);
-}
-
-static dg_status allocate(void *context, void **data, size_t bytes) {
-  (void)context;
-  *data = malloc(bytes);
-  return *data ? DG_OK : dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe");
-}
-
-static dg_status copy(void *context, void *to, const void *from, size_t bytes) {
-  (void)context;
-  memcpy(to, from, bytes);
-  return DG_OK;
-}
-
-static void release(void *context, void *data) {
-  (void)context;
-  free(data);
-}
-
-static dg_status open_cpu(dg_device *device, int index) {
-  (void)index;
-  const unsigned detected = dg_cpu_detect();
-  unsigned features;
-  dg_status status = allowed(detected, &features);
-  if (status != DG_OK) return status;
-  status = dg_device_list_kernels(device, row_count(), describe);
-  if (status != DG_OK) return status;
-  snprintf(device->description, sizeof device->description, "%s%s%s%s, %d threads",
-           features ? "" : "portable C", features & DG_CPU_AVX2 ? "AVX2 and FMA" : "",
-           features & DG_CPU_AVX512 ? ", AVX-512" : "", features & DG_CPU_NEON ? "NEON" : "",
-           dg_default_threads());
-  for (int i = 0; i < device->kernel_count; i++) {
-    dg_kernel_info *info = &device->kernels[i];
-    if ((row(i)->needs & detected) != row(i)->needs)
-      info->withheld = "this processor lacks its instruction set";
-    else if ((row(i)->needs & features) != row(i)->needs)
-      info->withheld = "excluded by DETGEMM_CPU";
-  }
-  lock_verdicts();
-  status =
-      dg_probe(device, &(dg_probe_memory){allocate, copy, copy, release, NULL, false}, verdicts);
-  unlock_verdicts();
-  return status;
-}
-
-static void close_cpu(dg_device *device) { (void)device; }
-
-static int count_cpu(void) { return 1; }
-
-const dg_backend dg_cpu_backend = {
-    .name = "cpu",
-    .count = count_cpu,
-    .open = open_cpu,
-    .close = close_cpu,
-    .choose = choose,
-    .run = run,
-};

@@ -1,21 +1,26 @@
 /* The x86 rows, fastest first within an order. */
+#include "fma.h"
 #include "tc16.h"
 
 #if defined(__x86_64__)
 
 const dg_cpu_kernel dg_cpu_x86_rows[] = {
+    {"fma_14x32_avx512", DG_ORDER_FMA, DG_CPU_AVX2 | DG_CPU_AVX512, 14, 32, 1, 4 * 16, 4 * 32,
+     dg_fma_pack_16_avx2, dg_fma_pack_32_avx2, dg_fma_14x32_avx512, dg_round_avx2, 0},
+    {"fma_6x16_avx2", DG_ORDER_FMA, DG_CPU_AVX2, 6, 16, 1, 4 * 8, 4 * 16, dg_fma_pack_8_avx2,
+     dg_fma_pack_16_avx2, dg_fma_6x16_avx2, dg_round_avx2, 0},
     {"tc16_1x64_avx512", DG_ORDER_TC16, DG_CPU_AVX2 | DG_CPU_AVX512, 1, 64, 16, DG_TC16_A_BYTES(1),
      DG_TC16_B_BYTES(64), dg_tc16_pack_a1_avx2, dg_tc16_pack_b64_avx2, dg_tc16_1x64_avx512,
-     dg_round_generic, 1},
+     dg_round_avx2, 1},
     {"tc16_8x64_avx512", DG_ORDER_TC16, DG_CPU_AVX2 | DG_CPU_AVX512, 8, 64, 16, DG_TC16_A_BYTES(8),
      DG_TC16_B_BYTES(64), dg_tc16_pack_a8_avx2, dg_tc16_pack_b64_avx2, dg_tc16_8x64_avx512,
-     dg_round_generic, 0},
+     dg_round_avx2, 0},
     {"tc16_1x32_avx2", DG_ORDER_TC16, DG_CPU_AVX2, 1, 32, 16, DG_TC16_A_BYTES(1),
      DG_TC16_B_BYTES(32), dg_tc16_pack_a1_avx2, dg_tc16_pack_b32_avx2, dg_tc16_1x32_avx2,
-     dg_round_generic, 1},
+     dg_round_avx2, 1},
     {"tc16_8x32_avx2", DG_ORDER_TC16, DG_CPU_AVX2, 8, 32, 16, DG_TC16_A_BYTES(8),
      DG_TC16_B_BYTES(32), dg_tc16_pack_a8_avx2, dg_tc16_pack_b32_avx2, dg_tc16_8x32_avx2,
-     dg_round_generic, 0},
+     dg_round_avx2, 0},
 };
 const int dg_cpu_x86_count = sizeof dg_cpu_x86_rows / sizeof dg_cpu_x86_rows[0];
 

@@ -1,0 +1,70 @@
+/* How a product is cut into tasks and depths. Speed only: no cut can change a bit. */
+#include "cpu.h"
+
+/* What a thread's work area holds: of B one tile's columns, to stay in the first cache; of A a
+ * block's rows, to stay in the second; and the block's state. */
+enum { B_BYTES = 32 << 10, A_BYTES = 512 << 10, STATE_BYTES = 2 << 20 };
+
+/* Multiplications that pay for one more thread. */
+enum { LEAST_WORK = 1 << 18 };
+
+static int64_t min64(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t max64(int64_t x, int64_t y) { return x > y ? x : y; }
+static int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+static int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
+
+bool dg_cpu_exchange(const dg_problem *p) {
+  enum { WIDE = 32, DECODE = 16 };
+  const bool narrow = p->n < WIDE && p->n < p->m;
+  const bool upright = p->out.rs == 1 && p->out.cs != 1 && p->m > DECODE;
+  return narrow || upright;
+}
+
+/* The time of a cut, in multiplications: every task packs its rows of A and columns of B, and a
+ * thread that is held up costs less where there are more tasks. */
+static double cost(const dg_cpu_plan *x, int64_t batch) {
+  const double packing = 8, held_up = 0.02;
+  const double tasks = (double)batch * (double)x->blocks_m * (double)x->blocks_n;
+  double waves = tasks / x->threads;
+  if (waves < 1e6) waves = (double)ceil_div((int64_t)tasks, x->threads);
+  const double mb = (double)x->mb, nb = (double)x->nb;
+  return (waves + held_up) * (mb * nb + packing * (mb + nb));
+}
+
+static void cut(dg_cpu_plan *x, const dg_problem *p, int64_t parts_m, int64_t parts_n) {
+  x->mb = ceil_div(p->m, parts_m);
+  if (parts_m > 1) x->mb = round_up(x->mb, x->kernel->mr);
+  x->nb = round_up(ceil_div(p->n, parts_n), x->kernel->nr);
+  x->blocks_m = ceil_div(p->m, x->mb);
+  x->blocks_n = ceil_div(p->n, x->nb);
+}
+
+dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, int threads) {
+  enum { TRIES = 32 };
+  const int64_t step = kernel->k_step;
+  dg_cpu_plan best = {.kernel = kernel};
+  const double work = (double)p->batch * (double)p->m * (double)p->n * (double)p->k;
+  best.threads = work < (double)LEAST_WORK * threads ? 1 + (int)(work / LEAST_WORK) : threads;
+  best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
+  best.kb = max64(best.kb, step);
+
+  const int64_t panel = best.kb / step * kernel->a_bytes;
+  const int64_t most_m = max64(A_BYTES / panel, 1) * kernel->mr;
+  const int64_t rows = min64(most_m, p->m);
+  const int64_t most_n = max64(STATE_BYTES / 4 / rows / kernel->nr, 1) * kernel->nr;
+  const int64_t least_m = ceil_div(p->m, most_m), least_n = ceil_div(p->n, most_n);
+  dg_cpu_plan x = best;
+  double least = 0;
+  for (int64_t i = least_m; i < least_m + min64(best.threads, TRIES); i++)
+    for (int64_t j = least_n; j < least_n + min64(4 * best.threads, TRIES); j++) {
+      cut(&x, p, i, j);
+      const double time = cost(&x, p->batch);
+      if (least > 0 && time >= least) continue;
+      least = time;
+      best = x;
+    }
+  const int64_t panels = ceil_div(best.mb, kernel->mr);
+  best.depth = max64(A_BYTES / (panels * panel), 1) * best.kb;
+  best.depth = min64(best.depth, round_up(max64(p->k, 1), best.kb));
+  return best;
+}
