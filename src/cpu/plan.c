@@ -20,15 +20,20 @@ bool dg_cpu_exchange(const dg_problem *p) {
   return narrow || upright;
 }
 
-/* The time of a cut, in multiplications: every task packs its rows of A and columns of B, and a
- * thread that is held up costs less where there are more tasks. */
-static double cost(const dg_cpu_plan *x, int64_t batch) {
-  const double packing = 8, held_up = 0.02;
-  const double tasks = (double)batch * (double)x->blocks_m * (double)x->blocks_n;
-  double waves = tasks / x->threads;
-  if (waves < 1e6) waves = (double)ceil_div((int64_t)tasks, x->threads);
-  const double mb = (double)x->mb, nb = (double)x->nb;
-  return (waves + held_up) * (mb * nb + packing * (mb + nb));
+/* Integers only: the caller's floating-point environment is not ours yet. */
+static uint64_t times(uint64_t x, uint64_t y) {
+  uint64_t product;
+  return __builtin_mul_overflow(x, y, &product) ? UINT64_MAX : product;
+}
+
+/* The time of a cut, in 64ths of a multiplication: every task packs its rows of A and columns of B,
+ * and a thread that is held up costs less where there are more tasks. */
+static uint64_t cost(const dg_cpu_plan *x, int64_t batch) {
+  enum { PACKING = 8, HELD_UP = 1 };
+  const uint64_t tasks =
+      times(times((uint64_t)batch, (uint64_t)x->blocks_m), (uint64_t)x->blocks_n);
+  const uint64_t threads = (uint64_t)x->threads, waves = tasks / threads + (tasks % threads != 0);
+  return times(times(64, waves) + HELD_UP, (uint64_t)(x->mb * x->nb + PACKING * (x->mb + x->nb)));
 }
 
 static void cut(dg_cpu_plan *x, const dg_problem *p, int64_t parts_m, int64_t parts_n) {
@@ -43,8 +48,10 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   enum { TRIES = 32 };
   const int64_t step = kernel->k_step;
   dg_cpu_plan best = {.kernel = kernel};
-  const double work = (double)p->batch * (double)p->m * (double)p->n * (double)p->k;
-  best.threads = work < (double)LEAST_WORK * threads ? 1 + (int)(work / LEAST_WORK) : threads;
+  const uint64_t pays =
+      times(times((uint64_t)p->batch, (uint64_t)p->m), times((uint64_t)p->n, (uint64_t)p->k)) /
+      LEAST_WORK;
+  best.threads = pays < (uint64_t)threads ? 1 + (int)pays : threads;
   best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
   best.kb = max64(best.kb, step);
 
@@ -54,12 +61,12 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   const int64_t most_n = max64(STATE_BYTES / 4 / rows / kernel->nr, 1) * kernel->nr;
   const int64_t least_m = ceil_div(p->m, most_m), least_n = ceil_div(p->n, most_n);
   dg_cpu_plan x = best;
-  double least = 0;
+  uint64_t least = UINT64_MAX;
   for (int64_t i = least_m; i < least_m + min64(best.threads, TRIES); i++)
     for (int64_t j = least_n; j < least_n + min64(4 * best.threads, TRIES); j++) {
       cut(&x, p, i, j);
-      const double time = cost(&x, p->batch);
-      if (least > 0 && time >= least) continue;
+      const uint64_t time = cost(&x, p->batch);
+      if (time >= least && best.mb) continue;
       least = time;
       best = x;
     }
