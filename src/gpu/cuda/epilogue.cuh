@@ -1,0 +1,214 @@
+/* From accumulators to memory: start in, bias, the one rounding, canonical NaN, any strides out.
+ *
+ * A warp holds 16 rows by 8 J columns the way mma.sync and wgmma leave them: lane 4 i + q has in
+ * acc[4 j + 0, 1] row i, columns 8 j + 2 q and + 1, and in acc[4 j + 2, 3] row i + 8. All functions
+ * are called by whole warps. (m, n) is the warp's first element, z the product of the batch. */
+#ifndef DETGEMM_EPILOGUE_CUH
+#define DETGEMM_EPILOGUE_CUH
+
+#include "../../problem.h"
+#include "detgemm.h"
+#include "ptx.cuh"
+
+DG_DEVICE uint32_t dg_f32_bits(float x) { return x == x ? __float_as_uint(x) : 0x7fc00000u; }
+
+/* Two values rounded to BF16 or F16, lo in the low half. The instruction's NaN is 7fff. */
+DG_DEVICE uint32_t dg_round_pair(bool bf16, float lo, float hi) {
+  uint32_t b, f;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(b) : "f"(hi), "f"(lo));
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(f) : "f"(hi), "f"(lo));
+  const uint32_t nan = bf16 ? 0x7fc0u : 0x7e00u;
+  uint32_t pair = bf16 ? b : f;
+  if (lo != lo) pair = (pair & 0xffff0000u) | nan;
+  if (hi != hi) pair = (pair & 0x0000ffffu) | nan << 16;
+  return pair;
+}
+
+DG_DEVICE float dg_load_float(const dg_operand &x, int64_t index) {
+  if (x.dtype == DG_F32) return ((const float *)x.data)[index];
+  const uint32_t bits = ((const uint16_t *)x.data)[index];
+  if (x.dtype == DG_BF16) return __uint_as_float(bits << 16);
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((uint16_t)bits));
+  return value;
+}
+
+/* Where a lane's elements lie. rows and cols are what is left of the matrix from its first on. */
+struct dg_spot {
+  int64_t m, n;
+  int rows, cols;
+
+  DG_DEVICE dg_spot(const dg_problem &p, int64_t warp_m, int64_t warp_n) {
+    const int lane = threadIdx.x % 32;
+    m = warp_m + lane / 4;
+    n = warp_n + lane % 4 * 2;
+    rows = (int)min((int64_t)1 << 30, p.m - m);
+    cols = (int)min((int64_t)1 << 30, p.n - n);
+  }
+  DG_DEVICE int64_t index(const dg_operand &x, int64_t z) const {
+    return z * x.bs + m * x.rs + n * x.cs;
+  }
+  /* Whether accumulator e of a lane is an element of the matrix. */
+  DG_DEVICE bool holds(int e) const { return e % 4 / 2 * 8 < rows && e / 4 * 8 + e % 2 < cols; }
+};
+
+DG_DEVICE int64_t dg_offset(const dg_operand &x, int e) {
+  return e % 4 / 2 * 8 * x.rs + (e / 4 * 8 + e % 2) * x.cs;
+}
+
+DG_DEVICE bool dg_aligned(const dg_operand &x, int64_t pitch, int element, int bytes) {
+  return ((uintptr_t)x.data | (uintptr_t)(pitch * element) | (uintptr_t)(x.bs * element)) %
+             bytes == 0;
+}
+
+/* The state to continue from, or +0. A predicated load: where branches join, ptxas puts moves of the
+ * accumulators between the wgmma instructions and serialises them. */
+template <int COUNT>
+DG_DEVICE void dg_load_start(const dg_problem &p, int64_t z, int64_t m, int64_t n,
+                             float (&acc)[COUNT]) {
+  const dg_spot spot(p, m, n);
+  const float *from = (const float *)p.start.data + spot.index(p.start, z);
+#pragma unroll
+  for (int e = 0; e < COUNT; e++)
+    asm volatile(
+        "{\n\t.reg .pred here;\n\tsetp.ne.u32 here, %2, 0;\n\t"
+        ".reg .f32 value;\n\tmov.f32 value, 0f00000000;\n\t@here ld.global.f32 value, [%1];\n\t"
+        "selp.f32 %0, value, 0f00000000, here;\n\t}"
+        : "=f"(acc[e])
+        : "l"(from + dg_offset(p.start, e)), "r"((int)(p.start.data != nullptr && spot.holds(e))));
+}
+
+template <int COUNT>
+DG_DEVICE void dg_add_bias(const dg_problem &p, int64_t z, const dg_spot &spot,
+                           float (&acc)[COUNT]) {
+  if (p.bias.data == nullptr) return;
+  const int64_t first = spot.index(p.bias, z);
+#pragma unroll
+  for (int e = 0; e < COUNT; e++) /* equal addresses are one load */
+    if (spot.holds(e))
+      acc[e] = __fadd_rn(acc[e], dg_load_float(p.bias, first + dg_offset(p.bias, e)));
+}
+
+/* Any strides: element by element. In a column-contiguous F32 output eight lanes make a sector. */
+template <int COUNT>
+DG_DEVICE void dg_store_elements(const dg_problem &p, int64_t first, const dg_spot &spot,
+                                 float (&acc)[COUNT]) {
+  const bool bf16 = p.out.dtype == DG_BF16;
+  if (p.out.dtype == DG_F32) {
+    uint32_t *to = (uint32_t *)p.out.data + first;
+#pragma unroll
+    for (int e = 0; e < COUNT; e++)
+      if (spot.holds(e)) to[dg_offset(p.out, e)] = dg_f32_bits(acc[e]);
+    return;
+  }
+  uint16_t *to = (uint16_t *)p.out.data + first;
+#pragma unroll
+  for (int e = 0; e < COUNT; e += 2) {
+    const uint32_t pair = dg_round_pair(bf16, acc[e], acc[e + 1]);
+    if (spot.holds(e)) to[dg_offset(p.out, e)] = (uint16_t)pair;
+    if (spot.holds(e + 1)) to[dg_offset(p.out, e + 1)] = (uint16_t)(pair >> 16);
+  }
+}
+
+/* Contiguous rows of F32: a lane has 8 bytes, four lanes a sector. */
+template <int COUNT>
+DG_DEVICE void dg_store_rows_f32(const dg_problem &p, int64_t first, const dg_spot &spot,
+                                 float (&acc)[COUNT]) {
+  uint32_t *to = (uint32_t *)p.out.data + first;
+#pragma unroll
+  for (int e = 0; e < COUNT; e += 2) {
+    const uint2 pair = make_uint2(dg_f32_bits(acc[e]), dg_f32_bits(acc[e + 1]));
+    uint32_t *at = to + dg_offset(p.out, e);
+    if (spot.holds(e + 1)) *(uint2 *)at = pair;
+    else if (spot.holds(e)) *at = pair.x;
+  }
+}
+
+/* Transposes the 4x4 words of four neighbouring lanes: lane q gets word q of every lane. */
+DG_DEVICE void dg_quad_transpose(uint32_t (&w)[4]) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t got = __shfl_xor_sync(~0u, odd ? w[i] : w[i + 1], 1);
+    if (odd) w[i] = got;
+    else w[i + 1] = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const uint32_t got = __shfl_xor_sync(~0u, high ? w[i] : w[i + 2], 2);
+    if (high) w[i] = got;
+    else w[i + 2] = got;
+  }
+}
+
+/* Contiguous rows of two bytes: the lanes of a quad exchange words, so that each stores 16 bytes. */
+template <int COUNT>
+DG_DEVICE void dg_store_rows_16(const dg_problem &p, int64_t z, int64_t m, int64_t n,
+                                float (&acc)[COUNT]) {
+  const bool bf16 = p.out.dtype == DG_BF16;
+  const int lane = threadIdx.x % 32;
+  const int64_t row = m + lane / 4, col = n + lane % 4 * 8;
+  uint16_t *to = (uint16_t *)p.out.data + z * p.out.bs + row * p.out.rs + col;
+  const int cols = (int)min((int64_t)1 << 30, p.n - col);
+#pragma unroll
+  for (int j = 0; j < COUNT; j += 16)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      uint32_t w[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        w[i] = dg_round_pair(bf16, acc[j + 4 * i + 2 * half], acc[j + 4 * i + 2 * half + 1]);
+      dg_quad_transpose(w);
+      uint16_t *at = to + half * 8 * p.out.rs + j * 2;
+      if (row + half * 8 >= p.m) continue;
+      if (j * 2 + 8 <= cols) *(uint4 *)at = make_uint4(w[0], w[1], w[2], w[3]);
+      else
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+          if (j * 2 + i < cols) at[i] = (uint16_t)(w[i / 2] >> i % 2 * 16);
+    }
+}
+
+/* Contiguous columns of two bytes: 8x8 blocks are transposed and a lane stores four rows. */
+template <int COUNT>
+DG_DEVICE void dg_store_columns_16(const dg_problem &p, int64_t z, int64_t m, int64_t n,
+                                   float (&acc)[COUNT]) {
+  const bool bf16 = p.out.dtype == DG_BF16;
+  const int lane = threadIdx.x % 32;
+  const bool odd = lane & 1;
+  const int64_t row = m + (odd ? 8 : 0) + (lane % 4 & 2) * 2, col = n + lane / 4;
+  uint16_t *to = (uint16_t *)p.out.data + z * p.out.bs + row + col * p.out.cs;
+#pragma unroll
+  for (int j = 0; j < COUNT; j += 4) {
+    const uint32_t low = dg_matrix_transpose(dg_round_pair(bf16, acc[j], acc[j + 1]));
+    const uint32_t high = dg_matrix_transpose(dg_round_pair(bf16, acc[j + 2], acc[j + 3]));
+    const uint32_t got = __shfl_xor_sync(~0u, odd ? low : high, 1);
+    const uint32_t w[2] = {odd ? got : low, odd ? high : got};
+    uint16_t *at = to + j * 2 * p.out.cs;
+    if (col + j * 2 >= p.n) continue;
+    if (row + 4 <= p.m) *(uint2 *)at = make_uint2(w[0], w[1]);
+    else
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (row + i < p.m) at[i] = (uint16_t)(w[i / 2] >> i % 2 * 16);
+  }
+}
+
+/* Bias, rounding, store. acc is used up. */
+template <int COUNT>
+DG_DEVICE void dg_store(const dg_problem &p, int64_t z, int64_t m, int64_t n,
+                        float (&acc)[COUNT]) {
+  const dg_spot spot(p, m, n);
+  dg_add_bias(p, z, spot, acc);
+  const int64_t first = spot.index(p.out, z);
+  const bool wide = p.out.dtype == DG_F32;
+  if (wide && p.out.cs == 1 && dg_aligned(p.out, p.out.rs, 4, 8))
+    dg_store_rows_f32(p, first, spot, acc);
+  else if (!wide && COUNT % 16 == 0 && p.out.cs == 1 && dg_aligned(p.out, p.out.rs, 2, 16)) {
+    if constexpr (COUNT % 16 == 0) dg_store_rows_16(p, z, m, n, acc);
+  } else if (!wide && p.out.rs == 1 && dg_aligned(p.out, p.out.cs, 2, 8))
+    dg_store_columns_16(p, z, m, n, acc);
+  else dg_store_elements(p, first, spot, acc);
+}
+
+#endif

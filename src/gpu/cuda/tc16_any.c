@@ -1,0 +1,34 @@
+/* The row of the tc16 kernel for any layout. It fits everything. */
+#include "tc16_any.h"
+
+#include "cuda.h"
+
+static bool fits(const dg_problem *p, const dg_gpu_facts *facts) {
+  (void)p, (void)facts;
+  return true;
+}
+
+static double tiles(const dg_problem *p) {
+  const double rows = (double)((p->m + DG_ANY_BM - 1) / DG_ANY_BM);
+  return rows * (double)((p->n + DG_ANY_BN - 1) / DG_ANY_BN) * (double)p->batch;
+}
+
+/* A multiprocessor's time per tile and k. */
+static double microseconds(const dg_problem *p, const dg_gpu_facts *facts) {
+  const double waves = tiles(p) / facts->multiprocessors;
+  return 3 + (waves < 1 ? 1 : waves) * (double)p->k * 0.01;
+}
+
+static void prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch) {
+  const double most = 4.0 * facts->multiprocessors, count = tiles(p);
+  launch->grid[0] = (uint32_t)(count < most ? count : most);
+  launch->grid[1] = launch->grid[2] = 1;
+  launch->block = DG_ANY_THREADS;
+  launch->overlap = true;
+}
+
+const dg_gpu_kernel dg_cuda_tc16_any_rows[] = {
+    {"tc16_any_sm90a", "dg_tc16_any", dg_cuda_tc16_any_image, DG_ORDER_TC16, 90, 90, fits,
+     microseconds, prepare},
+};
+const int dg_cuda_tc16_any_count = 1;
