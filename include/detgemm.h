@@ -180,6 +180,78 @@ DG_API dg_status dg_grad_b(dg_device *device, void *stream, dg_order order, dg_v
 DG_API dg_status dg_grad_b_t(dg_device *device, void *stream, dg_order order, dg_view a, dg_view dc,
                              dg_view dw);
 
+/* ---- grouped products: mixtures of experts ---- */
+
+/* Rows of a matrix dealt out to groups (experts): group e has rows offsets[e] to offsets[e+1] - 1,
+ * which may be none. Rows before the first and after the last offset belong to nobody. On a GPU the
+ * offsets are in device memory, like the data. */
+typedef struct dg_groups {
+  int64_t count;       /* E, 0 or more */
+  const void *offsets; /* E + 1 ascending numbers from 0 to the number of rows */
+  int offset_bytes;    /* 4: int32_t, 8: int64_t */
+} dg_groups;
+
+/* Which dimension the offsets cut. The two serve all operations of a layer of experts; T counts the
+ * rows (tokens) of all groups together:
+ *
+ *                  group e computes                              a       b            out
+ *   DG_SPLIT_M     out[rows of e] = a[rows of e] b[e]            [T,K]   E x [K,N]    [T,N]
+ *   DG_SPLIT_K     out[e] = a[:, rows of e] b[rows of e]         [M,T]   [T,N]        E x [M,N]
+ *
+ * DG_SPLIT_M is the forward product and, with each b[e] transposed, the gradient of the tokens;
+ * DG_SPLIT_K with a transposed is the gradient of the weights: dW[e] = dC[rows of e]^T A[rows of
+ * e]. */
+typedef enum dg_split {
+  DG_SPLIT_M = 1,
+  DG_SPLIT_K = 2,
+} dg_split;
+
+/* The arguments of dg_gemm_grouped. The views are those of dg_gemm_args; "E x" marks the ones with
+ * a matrix per group, batch_stride apart. Begin with dg_grouped_args_init(). */
+typedef struct dg_grouped_args {
+  size_t size;    /* sizeof(dg_grouped_args) */
+  dg_order order; /* no default */
+  dg_split split; /* no default */
+  dg_groups groups;
+  dg_view a, b, out; /* see dg_split */
+  dg_view start;     /* F32, shaped like out; data NULL: +0. It may be exactly out */
+  dg_view bias;      /* E x [1,N], or one for all: batch_stride 0; data NULL: none */
+  void *stream;
+} dg_grouped_args;
+
+static inline dg_grouped_args dg_grouped_args_init(void) {
+  dg_grouped_args args = DG_ZEROS;
+  args.size = sizeof args;
+  return args;
+}
+
+/* The product of every group, in one call. Each has the bits of dg_gemm on its rows alone, so they
+ * do not depend on the other groups or on how many rows they have. Under DG_SPLIT_M a group without
+ * rows writes nothing, and rows of nobody are left as they are; under DG_SPLIT_K a group without
+ * rows gives its start, or zeros. In the tc16 order the 16 k of a step are counted from the group's
+ * first row.
+ *
+ * On the CPU offsets that descend, are negative or exceed the rows are DG_ERROR_ARGUMENT, and
+ * nothing is written. A GPU reads the offsets only when the kernel runs, so that nothing has to
+ * wait for them: there such offsets give results without meaning, but a group never reaches outside
+ * the views. DG_ERROR_UNSUPPORTED where the device has no grouped products; otherwise as dg_gemm.
+ */
+DG_API dg_status dg_gemm_grouped(dg_device *device, const dg_grouped_args *args);
+
+/* The named operations, over weights w of E x [N,K] (stacked torch.nn.Linear weights; another
+ * layout is another pair of strides):
+ *
+ *   dg_grouped_forward   out[T,N] = a[T,K] w[e]^T      summed over K
+ *   dg_grouped_grad_a    da[T,K]  = dc[T,N] w[e]       summed over N
+ *   dg_grouped_grad_b    dw[e][N,K] = dc^T a           summed over the rows of e, ascending
+ */
+DG_API dg_status dg_grouped_forward(dg_device *device, void *stream, dg_order order,
+                                    dg_groups groups, dg_view a, dg_view w, dg_view out);
+DG_API dg_status dg_grouped_grad_a(dg_device *device, void *stream, dg_order order,
+                                   dg_groups groups, dg_view dc, dg_view w, dg_view da);
+DG_API dg_status dg_grouped_grad_b(dg_device *device, void *stream, dg_order order,
+                                   dg_groups groups, dg_view a, dg_view dc, dg_view dw);
+
 /* A kernel of a device. The strings live as long as the process. */
 typedef struct dg_kernel_info {
   const char *name;     /* <order>_<tile>_<instruction set>, for example fma_6x16_avx2 */
@@ -208,9 +280,10 @@ DG_API const char *dg_version(void);
 DG_API int dg_abi(void);
 
 /* The scalar definition of an order, on host memory: slow on purpose, one element at a time, and
- * what every kernel is compared with. Same arguments and errors as dg_gemm; args->stream is
- * ignored. Not for production use. */
+ * what every kernel is compared with. Same arguments and errors as dg_gemm and
+ * dg_gemm_grouped; args->stream is ignored. Not for production use. */
 DG_API dg_status dg_reference(const dg_gemm_args *args);
+DG_API dg_status dg_reference_grouped(const dg_grouped_args *args);
 
 #undef DG_ZEROS
 #undef DG_WRITABLE

@@ -21,6 +21,16 @@ dg_status dg_fail(dg_status status, const char *format, ...) DG_PRINTF(2, 3);
  * p->m, n or batch may be zero, which is nothing to do. */
 dg_status dg_problem_make(const dg_gemm_args *args, dg_problem *p);
 
+/* problem.c: the same for a grouped product. The offsets are not looked at. */
+dg_status dg_grouped_make(const dg_grouped_args *args, dg_grouped *g);
+
+/* grouped.c: reads offsets in host memory into first[groups + 1], and checks that they ascend
+ * within the rows that are cut. */
+dg_status dg_grouped_offsets(const dg_grouped *g, int64_t *first);
+
+/* grouped.c: the product of one group, whose rows are first to last - 1. */
+dg_problem dg_grouped_part(const dg_grouped *g, int64_t group, int64_t first, int64_t last);
+
 /* canary.c: an error where this build's scalar reference is not the orders' definition. */
 dg_status dg_canary(void);
 
@@ -41,6 +51,10 @@ typedef struct dg_backend {
   bool (*takes)(const dg_device *device, const dg_problem *p, int kernel);
   /* Runs that row. p has elements to compute. */
   dg_status (*run)(dg_device *device, const dg_problem *p, int kernel, void *stream);
+  /* Runs a grouped product; NULL: there is none. g->p.m and n are not zero. Whatever the offsets
+   * hold, no memory outside the views is touched; a back end that can read them in the call returns
+   * DG_ERROR_ARGUMENT for bad ones before it writes anything. */
+  dg_status (*run_grouped)(dg_device *device, const dg_grouped *g, void *stream);
 } dg_backend;
 
 struct dg_device {

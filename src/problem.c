@@ -189,7 +189,13 @@ void dg_problem_exchange(dg_problem *p) {
   p->n = m;
 }
 
-static dg_status check_all(const dg_gemm_args *g) {
+/* How many matrices each view holds. */
+typedef struct counts {
+  int64_t a, b, out, start, bias;
+} counts;
+
+static dg_status check_all(const dg_gemm_args *g, const counts *c) {
+  const int64_t most = c->out > c->b ? c->out : c->b;
   const int64_t m = g->out.rows, n = g->out.cols, k = g->a.cols;
   const bool tc16 = g->order == DG_ORDER_TC16;
   span a, b, out, start, bias;
@@ -199,43 +205,64 @@ static dg_status check_all(const dg_gemm_args *g) {
   if (g->order != DG_ORDER_FMA && !tc16)
     return dg_fail(DG_ERROR_ARGUMENT, "order is %d; it must be DG_ORDER_FMA or DG_ORDER_TC16",
                    (int)g->order);
-  if (g->batch < 0)
-    return dg_fail(DG_ERROR_ARGUMENT, "batch is %" PRId64 "; it must be 0 or more", g->batch);
   CHECK(check_dtype("a", g->a.dtype, tc16));
   CHECK(check_dtype("b", g->b.dtype, tc16));
   CHECK(check_dtype("out", g->out.dtype, false));
   if (g->a.dtype != g->b.dtype)
     return dg_fail(DG_ERROR_ARGUMENT, "a is %s and b is %s; both must have one dtype",
                    dtype_name(g->a.dtype), dtype_name(g->b.dtype));
-  CHECK(check_view("a", &g->a, g->batch, &a));
-  CHECK(check_view("b", &g->b, g->batch, &b));
-  CHECK(check_view("out", &g->out, g->batch, &out));
+  CHECK(check_view("a", &g->a, c->a, &a));
+  CHECK(check_view("b", &g->b, c->b, &b));
+  CHECK(check_view("out", &g->out, c->out, &out));
   CHECK(check_shape("a", &g->a, m, k, "[M,K]"));
   CHECK(check_shape("b", &g->b, k, n, "[K,N]"));
-  if (m && n && g->batch && coincides(&g->out, g->batch))
+  if (m && n && c->out && coincides(&g->out, c->out))
     return dg_fail(DG_ERROR_ARGUMENT,
                    "out has strides %" PRId64 ", %" PRId64 ", %" PRId64
                    " (batch, rows, columns), by which some of its elements coincide; every element "
                    "needs its own place",
                    g->out.batch_stride, g->out.row_stride, g->out.col_stride);
-  CHECK(check_apart("a", &g->a, a, &g->out, out, g->batch));
-  CHECK(check_apart("b", &g->b, b, &g->out, out, g->batch));
+  CHECK(check_apart("a", &g->a, a, &g->out, out, most));
+  CHECK(check_apart("b", &g->b, b, &g->out, out, most));
   if (g->start.data != NULL) {
     if (g->start.dtype != DG_F32)
       return dg_fail(DG_ERROR_ARGUMENT, "start.dtype is %s; a state to continue from must be F32",
                      dtype_name(g->start.dtype));
-    CHECK(check_view("start", &g->start, g->batch, &start));
+    CHECK(check_view("start", &g->start, c->start, &start));
     CHECK(check_shape("start", &g->start, m, n, "[M,N]"));
     if (!same_view(&g->start, &g->out))
-      CHECK(check_apart("start", &g->start, start, &g->out, out, g->batch));
+      CHECK(check_apart("start", &g->start, start, &g->out, out, most));
   }
   if (g->bias.data != NULL) {
     CHECK(check_dtype("bias", g->bias.dtype, false));
-    CHECK(check_view("bias", &g->bias, g->batch, &bias));
+    CHECK(check_view("bias", &g->bias, c->bias, &bias));
     CHECK(check_shape("bias", &g->bias, 1, n, "[1,N]"));
-    CHECK(check_apart("bias", &g->bias, bias, &g->out, out, g->batch));
+    CHECK(check_apart("bias", &g->bias, bias, &g->out, out, most));
   }
 #undef CHECK
+  return DG_OK;
+}
+
+/* The problem of checked sizes and views; batch is set by the caller. */
+static dg_status make(const dg_gemm_args *args, const counts *c, dg_problem *p) {
+  dg_gemm_args g = *args;
+  g.a = plain(g.a, c->a);
+  g.b = plain(g.b, c->b);
+  g.out = plain(g.out, c->out);
+  g.start = plain(g.start, c->start);
+  g.bias = plain(g.bias, c->bias); /* one row, so its row stride is zero: it serves all rows */
+  dg_status status = check_all(&g, c);
+  if (status != DG_OK) return status;
+  memset(p, 0, sizeof *p);
+  p->m = g.out.rows;
+  p->n = g.out.cols;
+  p->k = g.a.cols;
+  p->order = (int32_t)g.order;
+  p->a = operand(&g.a);
+  p->b = operand(&g.b);
+  p->out = operand(&g.out);
+  if (g.start.data != NULL) p->start = operand(&g.start);
+  if (g.bias.data != NULL) p->bias = operand(&g.bias);
   return DG_OK;
 }
 
@@ -246,24 +273,59 @@ dg_status dg_problem_make(const dg_gemm_args *args, dg_problem *p) {
                    "args.size is %zu; it must be sizeof(dg_gemm_args) = %zu: begin with "
                    "dg_gemm_args_init()",
                    args->size, sizeof *args);
-  dg_gemm_args g = *args;
-  g.a = plain(g.a, g.batch);
-  g.b = plain(g.b, g.batch);
-  g.out = plain(g.out, g.batch);
-  g.start = plain(g.start, g.batch);
-  g.bias = plain(g.bias, g.batch); /* one row, so its row stride is zero: it serves all rows */
-  dg_status status = check_all(&g);
-  if (status != DG_OK) return status;
-  memset(p, 0, sizeof *p);
-  p->m = g.out.rows;
-  p->n = g.out.cols;
-  p->k = g.a.cols;
-  p->batch = g.batch;
-  p->order = (int32_t)g.order;
-  p->a = operand(&g.a);
-  p->b = operand(&g.b);
-  p->out = operand(&g.out);
-  if (g.start.data != NULL) p->start = operand(&g.start);
-  if (g.bias.data != NULL) p->bias = operand(&g.bias);
+  if (args->batch < 0)
+    return dg_fail(DG_ERROR_ARGUMENT, "batch is %" PRId64 "; it must be 0 or more", args->batch);
+  const int64_t all = args->batch;
+  const dg_status status = make(args, &(counts){all, all, all, all, all}, p);
+  if (status == DG_OK) p->batch = all;
+  return status;
+}
+
+static dg_status check_groups(const dg_groups *g) {
+  if (g->count < 0)
+    return dg_fail(DG_ERROR_ARGUMENT, "groups.count is %" PRId64 "; it must be 0 or more",
+                   g->count);
+  if (g->count >= INT64_MAX / 16)
+    return dg_fail(DG_ERROR_ARGUMENT, "groups.count is %" PRId64 "; no memory holds its offsets",
+                   g->count);
+  if (g->offset_bytes != 4 && g->offset_bytes != 8)
+    return dg_fail(DG_ERROR_ARGUMENT,
+                   "groups.offset_bytes is %d; it must be 4 (int32_t) or 8 (int64_t)",
+                   g->offset_bytes);
+  if (g->offsets == NULL)
+    return dg_fail(DG_ERROR_ARGUMENT,
+                   "groups.offsets is NULL; %" PRId64 " groups need an array of %" PRId64
+                   " offsets",
+                   g->count, g->count + 1);
   return DG_OK;
+}
+
+dg_status dg_grouped_make(const dg_grouped_args *args, dg_grouped *g) {
+  if (args == NULL) return dg_fail(DG_ERROR_ARGUMENT, "args is NULL; pass a dg_grouped_args");
+  if (args->size != sizeof *args)
+    return dg_fail(DG_ERROR_ARGUMENT,
+                   "args.size is %zu; it must be sizeof(dg_grouped_args) = %zu: begin with "
+                   "dg_grouped_args_init()",
+                   args->size, sizeof *args);
+  if (args->split != DG_SPLIT_M && args->split != DG_SPLIT_K)
+    return dg_fail(DG_ERROR_ARGUMENT, "split is %d; it must be DG_SPLIT_M or DG_SPLIT_K",
+                   (int)args->split);
+  dg_status status = check_groups(&args->groups);
+  if (status != DG_OK) return status;
+  dg_gemm_args all = dg_gemm_args_init();
+  all.order = args->order;
+  all.a = args->a;
+  all.b = args->b;
+  all.out = args->out;
+  all.start = args->start;
+  all.bias = args->bias;
+  const int64_t e = args->groups.count;
+  const counts rows = {1, e, 1, 1, e}, sums = {1, 1, e, e, e};
+  status = make(&all, args->split == DG_SPLIT_M ? &rows : &sums, &g->p);
+  g->p.batch = 1;
+  g->groups = e;
+  g->offsets = args->groups.offsets;
+  g->offset_bytes = args->groups.offset_bytes;
+  g->split = (int32_t)args->split;
+  return status;
 }

@@ -28,4 +28,17 @@ typedef struct dg_problem {
   int32_t reserved;
 } dg_problem;
 
+/* A grouped product: one problem over all rows, cut at the offsets into one product per group. What
+ * belongs to a group rather than to its rows steps by its bs from group to group:
+ *   DG_SPLIT_M: p.m is cut; b and bias step
+ *   DG_SPLIT_K: p.k is cut; out, start and bias step
+ * p.batch is 1 and not the number of groups. */
+typedef struct dg_grouped {
+  dg_problem p;
+  int64_t groups;
+  const void *offsets;  /* groups + 1 of them, where the device can read them */
+  int32_t offset_bytes; /* 4 or 8 */
+  int32_t split;        /* a dg_split */
+} dg_grouped;
+
 #endif

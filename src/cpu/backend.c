@@ -146,4 +146,5 @@ const dg_backend dg_cpu_backend = {
     .close = close_cpu,
     .choose = choose,
     .run = run,
+    .run_grouped = dg_cpu_run_grouped,
 };

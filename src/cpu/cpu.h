@@ -87,6 +87,9 @@ typedef void dg_task_fn(void *context, int worker, int64_t i);
 void dg_parallel(int threads, int64_t count, dg_task_fn *task, void *context);
 int dg_default_threads(void);
 
+/* grouped.c: dg_backend.run_grouped. */
+dg_status dg_cpu_run_grouped(dg_device *device, const dg_grouped *g, void *stream);
+
 extern const dg_backend dg_cpu_backend;
 
 #endif
