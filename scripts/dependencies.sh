@@ -1,26 +1,40 @@
 # shellcheck shell=bash
-# Sourced by quickstart and run-tests: installs Debian packages that are missing.
+# Sourced by quickstart and run-tests: finds out what is missing and installs it from Debian.
 
-# need PACKAGE...: installs the packages that dpkg does not list, as root; otherwise says what to
-# install. Returns 1 where some stay missing.
+# Whether what a Debian package brings is there, whoever installed it.
+have() {
+  case $1 in
+    libjansson-dev) pkg-config --exists jansson ;;
+    libssl-dev) pkg-config --exists libcrypto ;;
+    libcmocka-dev) pkg-config --exists cmocka ;;
+    ninja-build) command -v ninja ;;
+    pkg-config) command -v pkg-config ;;
+    gcc-aarch64-linux-gnu | gcc-s390x-linux-gnu) command -v "${1#gcc-}-gcc" ;;
+    qemu-user) command -v qemu-aarch64 && command -v qemu-s390x ;;
+    python3-venv) python3 -c 'import ensurepip' ;;
+    gcc | g++ | clang | cmake | cppcheck | git | python3 | shellcheck | valgrind) command -v "$1" ;;
+    *) dpkg-query -W -f '${db:Status-Status}\n' "$1" | grep -qx installed ;;
+  esac >/dev/null 2>&1
+}
+
+# need PACKAGE...: installs what is missing, as root on Debian; elsewhere says what to install.
+# Returns 1 where something stays missing.
 need() {
   local package missing=()
-  for package in "$@"; do
-    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
-      missing+=("$package")
-  done
+  for package in "$@"; do have "$package" || missing+=("$package"); done
   [ ${#missing[@]} -eq 0 ] && return 0
   if ! command -v apt-get >/dev/null; then
-    echo "This is not Debian. Install what these Debian packages hold, then run this again:" >&2
+    echo "Missing. Install what these Debian packages hold, then run this again:" >&2
   elif [ "$(id -u)" -ne 0 ]; then
-    echo "Not root, so nothing is installed. Run this first:" >&2
+    echo "Missing, and only root can install it. Run this, then this script again:" >&2
     echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
     return 1
   else
-    echo "Installing: ${missing[*]}"
+    echo "installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    [ -n "${updated:-}" ] || { apt-get -qq update && updated=1; }
+    [ -n "${package_lists_updated:-}" ] || { apt-get -qq update && package_lists_updated=1; }
     apt-get -qq -y install --no-install-recommends "${missing[@]}" >/dev/null && return 0
+    echo "apt-get could not install:" >&2
   fi
   echo "  ${missing[*]}" >&2
   return 1

@@ -9,15 +9,18 @@ if(CMOCKA_LIBRARY)
 endif()
 
 if(DETGEMM_FUZZ) # clang only
-  foreach(reader safetensors npy)
-    add_executable(fuzz_${reader} ${CMAKE_CURRENT_LIST_DIR}/fuzz_${reader}.c
-      ${PROJECT_SOURCE_DIR}/tools/common.c
-      ${PROJECT_SOURCE_DIR}/tools/tensor.c ${PROJECT_SOURCE_DIR}/tools/npy.c
-      ${PROJECT_SOURCE_DIR}/tools/safetensors.c)
-    target_include_directories(fuzz_${reader} PRIVATE ${PROJECT_SOURCE_DIR}/tools)
-    target_compile_definitions(fuzz_${reader} PRIVATE _GNU_SOURCE)
-    target_compile_options(fuzz_${reader} PRIVATE -g -fsanitize=fuzzer,address,undefined)
-    target_link_libraries(fuzz_${reader} PRIVATE detgemm_flags detgemm::static PkgConfig::JANSSON
-      -fsanitize=fuzzer,address,undefined)
+  set(fuzz_flags -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+  foreach(target safetensors npy gemm)
+    add_executable(fuzz_${target} ${CMAKE_CURRENT_LIST_DIR}/fuzz_${target}.c)
+    target_compile_definitions(fuzz_${target} PRIVATE _GNU_SOURCE)
+    target_compile_options(fuzz_${target} PRIVATE ${fuzz_flags})
+    target_link_libraries(fuzz_${target} PRIVATE detgemm_flags detgemm::static ${fuzz_flags})
+  endforeach()
+  foreach(target safetensors npy)
+    target_sources(fuzz_${target} PRIVATE
+      ${PROJECT_SOURCE_DIR}/tools/common.c ${PROJECT_SOURCE_DIR}/tools/tensor.c
+      ${PROJECT_SOURCE_DIR}/tools/npy.c ${PROJECT_SOURCE_DIR}/tools/safetensors.c)
+    target_include_directories(fuzz_${target} PRIVATE ${PROJECT_SOURCE_DIR}/tools)
+    target_link_libraries(fuzz_${target} PRIVATE PkgConfig::JANSSON)
   endforeach()
 endif()
