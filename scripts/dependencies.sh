@@ -41,4 +41,5 @@ need() {
 }
 
 # What the library and the tool are built with.
+# shellcheck disable=SC2034 # used by those who source this
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libssl-dev)

@@ -269,10 +269,8 @@ EXPORT int FAKE_context_pop(void **out) {
 /* What a platform's driver takes: NVIDIA's fat binary, an ELF, clang's bundle, or the stand-in of
  * builds without the device's compiler. */
 static bool is_image(const void *image) {
-  static const char *const magics[] = {"\x50\xed\x55\xba",
-                                       "\x7f"
-                                       "ELF",
-                                       "__CLANG_OFFLOAD_BUNDLE__", "fake image"};
+  static const char *const magics[] = {"\x50\xed\x55\xba", "\177ELF", "__CLANG_OFFLOAD_BUNDLE__",
+                                       "fake image"};
   for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
     if (memcmp(image, magics[i], strlen(magics[i])) == 0) return true;
   return false;

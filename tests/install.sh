@@ -3,6 +3,7 @@
 # shared and static, C and C++, strict compilers; looks at the exported symbols and at what is
 # installed; compiles the program and follows the lines that the README shows.
 # usage: install.sh BUILD [with-tool]
+# shellcheck disable=SC2046 # the words of pkg-config
 set -eu
 build=$1
 source=$(cd "$(dirname "$0")/.." && pwd)

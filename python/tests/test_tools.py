@@ -5,11 +5,10 @@ import os
 import subprocess
 import sys
 
+import detgemm
 import numpy as np
 import pytest
 from conftest import bf16_bits
-
-import detgemm
 from detgemm import _core
 from detgemm.__main__ import main
 
