@@ -13,9 +13,7 @@ fi
 build=$1 folder=$2
 mkdir -p "$folder/bin" "$folder/lib"
 programs=("$build/tools/detgemm")
-for program in "$build"/tests/test_gpu_device; do
-  [ -x "$program" ] && programs+=("$program")
-done
+[ -x "$build/tests/test_gpu_device" ] && programs+=("$build/tests/test_gpu_device")
 for program in "${programs[@]}"; do
   strip -o "$folder/bin/$(basename "$program")" "$program"
   ldd "$program" | awk '$2 == "=>" { print $3 }'

@@ -12,7 +12,7 @@ have() {
     gcc-aarch64-linux-gnu | gcc-s390x-linux-gnu) command -v "${1#gcc-}-gcc" ;;
     qemu-user) command -v qemu-aarch64 && command -v qemu-s390x ;;
     python3-venv) python3 -c 'import ensurepip' ;;
-    gcc | g++ | clang | cmake | cppcheck | git | python3 | shellcheck | valgrind) command -v "$1" ;;
+    gcc | g++ | clang | clang-tidy | cmake | cppcheck | git | python3 | shellcheck | valgrind) command -v "$1" ;;
     *) dpkg-query -W -f '${db:Status-Status}\n' "$1" | grep -qx installed ;;
   esac >/dev/null 2>&1
 }

@@ -391,7 +391,7 @@ static void bad_pointers(int unused) {
   CHECK(dg_gemm(device, &odd) == DG_ERROR_ARGUMENT && untouched(&x));
   CHECK_TEXT("b.data");
 #ifdef FAKE_pointer_get
-  void *other, *context, *there;
+  void *other, *context, *there = NULL;
   odd = x.args;
   odd.a.data = &odd;
   CHECK(dg_gemm(device, &odd) == DG_ERROR_ARGUMENT && untouched(&x));

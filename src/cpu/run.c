@@ -79,6 +79,7 @@ static void finish(const block *b, const tile *t) {
   float bias[MAX_NR], scattered[MAX_NR];
   for (int64_t i = 0; i < t->rows; i++) {
     char *first = at(out, b->z, t->i + i, t->j);
+    /* cppcheck-suppress legacyUninitvar ; a place to write to */
     char *to = out->cs == 1 ? first : (char *)scattered;
     kernel->round(t->state + i * kernel->nr, row_bias(b, t, i, bias), t->cols, out->dtype, to);
     for (int64_t j = 0; to != first && j < t->cols; j++)
