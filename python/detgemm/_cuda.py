@@ -60,9 +60,7 @@ class Context:
         """A copy of host memory on the device."""
         pointer = ctypes.c_uint64(0)
         driver = _driver()
-        _check(
-            driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(max(size, 1))), "cuMemAlloc"
-        )
+        _check(driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(max(size, 1))), "cuMemAlloc")
         status = driver.cuMemcpyHtoD_v2(pointer, ctypes.c_void_p(address), ctypes.c_size_t(size))
         _check(status, "cuMemcpyHtoD")
         return pointer.value

@@ -24,9 +24,7 @@ def handle(name: str, threads: int = 0) -> _core.Device:
 
 def offers(name: str, order: str) -> bool:
     """Whether the device has a kernel of the order that is not withheld."""
-    return any(
-        code == CODES[order] and withheld is None for _, code, withheld in handle(name).kernels()
-    )
+    return any(code == CODES[order] and withheld is None for _, code, withheld in handle(name).kernels())
 
 
 def consider_hint(name: str) -> None:

@@ -47,9 +47,7 @@ def info() -> dict[str, Any]:
 def describe() -> str:
     """info() as text."""
     found = info()
-    lines = [
-        f"detgemm {found['version']}, ABI {found['abi']}, default order {found['default_order']}"
-    ]
+    lines = [f"detgemm {found['version']}, ABI {found['abi']}, default order {found['default_order']}"]
     lines += [f"{name}={value} is set" for name, value in found["environment"].items()]
     for device in found["devices"]:
         if not device["available"]:

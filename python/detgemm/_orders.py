@@ -9,7 +9,8 @@ from typing import Optional
 CODES = {"fma": 1, "tc16": 2}
 NAMES = {code: name for name, code in CODES.items()}
 
-_default: Optional[str] = None
+_chosen: Optional[str] = None
+_known = False  # whether _chosen was settled: os.environ is read once, it takes a microsecond
 _warned = False
 
 
@@ -20,18 +21,27 @@ def check(order: str, source: str = "order") -> str:
     return order
 
 
+def _settle() -> None:
+    global _chosen, _known  # noqa: PLW0603
+    variable = os.environ.get("DETGEMM_ORDER")
+    _chosen = check(variable, "DETGEMM_ORDER") if variable else None
+    _known = True
+
+
 def get_default_order() -> str:
-    """The order of calls that name none: set_default_order, else DETGEMM_ORDER, else "fma"."""
-    if _default is not None:
-        return _default
-    chosen = os.environ.get("DETGEMM_ORDER")
-    return check(chosen, "DETGEMM_ORDER") if chosen else "fma"
+    """The order of calls that name none: set_default_order, else DETGEMM_ORDER (read at the first
+    call), else "fma"."""
+    if not _known:
+        _settle()
+    return _chosen or "fma"
 
 
 def set_default_order(order: Optional[str]) -> None:
-    """Sets the order of calls that name none; None goes back to DETGEMM_ORDER or "fma"."""
-    global _default  # noqa: PLW0603
-    _default = None if order is None else check(order)
+    """Sets the order of calls that name none; None goes back to DETGEMM_ORDER, read again, or
+    "fma"."""
+    global _chosen, _known  # noqa: PLW0603
+    _chosen = None if order is None else check(order)
+    _known = order is not None
 
 
 def resolve(order: Optional[str]) -> str:
@@ -41,7 +51,9 @@ def resolve(order: Optional[str]) -> str:
 
 def chosen() -> bool:
     """Whether somebody chose the default order."""
-    return _default is not None or bool(os.environ.get("DETGEMM_ORDER"))
+    if not _known:
+        _settle()
+    return _chosen is not None
 
 
 def hint_tc16(device: str) -> None:

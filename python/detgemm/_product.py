@@ -29,9 +29,7 @@ class Strided(NamedTuple):
         own, steps = self.shape[:-2], self.strides[:-2]
         missing = len(batch) - len(own)
         strides = [0] * missing + [0 if n == 1 else s for n, s in zip(own, steps)]
-        return self._replace(
-            shape=batch + self.shape[-2:], strides=tuple(strides) + self.strides[-2:]
-        )
+        return self._replace(shape=batch + self.shape[-2:], strides=tuple(strides) + self.strides[-2:])
 
     def transposed(self) -> Strided:
         """Rows and columns exchanged."""

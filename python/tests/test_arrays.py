@@ -173,11 +173,12 @@ def test_overlapping_output_is_refused():
 def test_default_order(monkeypatch):
     assert detgemm.get_default_order() == "fma"
     monkeypatch.setenv("DETGEMM_ORDER", "tc16")
+    detgemm.set_default_order(None)
     assert detgemm.get_default_order() == "tc16"
     detgemm.set_default_order("fma")
     assert detgemm.get_default_order() == "fma"
-    detgemm.set_default_order(None)
     monkeypatch.setenv("DETGEMM_ORDER", "quick")
+    detgemm.set_default_order(None)
     with pytest.raises(ValueError, match="DETGEMM_ORDER is 'quick'"):
         detgemm.matmul(bf16_bits((1, 1)), bf16_bits((1, 1)))
     with pytest.raises(ValueError, match="tc16"):

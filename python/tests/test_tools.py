@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 
-import detgemm
 import numpy as np
 import pytest
 from conftest import bf16_bits
+
+import detgemm
 from detgemm import _core
 from detgemm.__main__ import main
 
@@ -65,9 +66,7 @@ def test_command_line(tmp_path, capsys):
     assert main(["compare", str(x), str(x)]) == 0
     assert main(["compare", str(x), str(y)]) == 1
     assert main(["compare", str(x), str(tmp_path / "none.npy")]) == 2
-    run = subprocess.run(
-        [sys.executable, "-m", "detgemm", "--version"], check=True, capture_output=True
-    )
+    run = subprocess.run([sys.executable, "-m", "detgemm", "--version"], capture_output=True, check=True)
     assert run.stdout.decode().strip() == f"detgemm {detgemm.__version__}"
 
 
@@ -103,5 +102,5 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_forked_child_computes_the_same():
     """The pool of OpenMP threads does not survive a fork; the child must not wait for it."""
     environment = {**os.environ, "OMP_NUM_THREADS": "4"}
-    run = subprocess.run([sys.executable, "-c", FORK], check=False, env=environment, timeout=60)
+    run = subprocess.run([sys.executable, "-c", FORK], env=environment, timeout=60, check=False)
     assert run.returncode == 0

@@ -1,0 +1,296 @@
+"""The operations on the memory of PyTorch tensors: what runs beneath autograd and the dispatcher."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from detgemm import _devices, _orders
+from detgemm._product import BF16, F16, F32, Gemm, Strided, broadcast_shapes, multiply
+
+DTYPES = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
+PLATFORM_OF_CUDA = "hip" if torch.version.hip else "cuda"
+
+_gemms: dict[tuple[str, Any], Gemm] = {}
+
+
+def _musa_stream(index: int) -> int:
+    return int(torch.musa.current_stream(index).musa_stream)  # type: ignore[attr-defined]
+
+
+def _cuda_stream(index: int) -> int:
+    stream: int = torch._C._cuda_getCurrentRawStream(index)
+    return stream
+
+
+def platform_of(device: torch.device) -> str:
+    """The library's name of the platform of a PyTorch device."""
+    kind = device.type
+    if kind == "privateuseone":
+        kind = torch._C._get_privateuse1_backend_name()
+    if kind == "cuda":
+        return PLATFORM_OF_CUDA
+    if kind in ("cpu", "musa"):
+        return kind
+    raise NotImplementedError(
+        f"a tensor is on {device}; detgemm computes on cpu, cuda, musa and hip (ROCm, where PyTorch "
+        f"calls it cuda)"
+    )
+
+
+def target(device: torch.device) -> tuple[Gemm, int]:
+    """The library's product on a device, and the stream it is to run on."""
+    if device.type == "cpu":
+        threads = torch.get_num_threads()
+        gemm = _gemms.get(("cpu", threads))
+        if gemm is None:
+            gemm = _gemms[("cpu", threads)] = _devices.handle("cpu", threads).gemm
+        return gemm, 0
+    index = device.index or 0
+    if device.type == "cuda":
+        gemm = _gemms.get(("cuda", index))
+        if gemm is not None:
+            return gemm, _cuda_stream(index)
+    platform = platform_of(device)
+    gemm = _devices.handle(f"{platform}:{index}").gemm
+    _gemms[(device.type, index)] = gemm
+    return gemm, (_musa_stream if platform == "musa" else _cuda_stream)(index)
+
+
+def name_of(device: torch.device) -> str:
+    """The library's name of a PyTorch device."""
+    platform = platform_of(device)
+    return platform if platform == "cpu" else f"{platform}:{device.index or 0}"
+
+
+def strided(x: torch.Tensor) -> Strided:
+    """A tensor as the library sees it."""
+    return Strided(x.data_ptr(), DTYPES[x.dtype], tuple(x.shape), x.stride())
+
+
+def check(a: torch.Tensor, b: torch.Tensor, names: tuple[str, str] = ("a", "b")) -> None:
+    """Refuses element types and devices that cannot be right."""
+    if a.dtype not in DTYPES:
+        raise TypeError(
+            f"{names[0]} is {a.dtype}; detgemm takes torch.bfloat16, torch.float16 and, for the fma "
+            f"order, torch.float32"
+        )
+    if b.dtype != a.dtype:
+        raise TypeError(f"{names[0]} is {a.dtype} and {names[1]} is {b.dtype}; make them the same")
+    if a.device != b.device:
+        raise ValueError(
+            f"{names[0]} is on {a.device} and {names[1]} on {b.device}; move them to one device"
+        )
+    if a.layout is not torch.strided or b.layout is not torch.strided:
+        raise TypeError(f"{names[0]} and {names[1]} must be strided tensors, not sparse ones")
+
+
+def product_shape(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    start: Optional[torch.Tensor],
+    bias: Optional[torch.Tensor],
+    order: str,
+) -> tuple[int, ...]:
+    """Checks the operands of a product and gives its shape. Serves real and fake tensors."""
+    check(a, b)
+    if a.dim() < 2 or b.dim() < 2:
+        raise ValueError(f"a has {a.dim()} and b {b.dim()} dimensions; both need at least 2")
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"shapes {tuple(a.shape)} of a and {tuple(b.shape)} of b do not go together: the sum runs "
+            f"over {a.shape[-1]} elements of a and {b.shape[-2]} of b"
+        )
+    if order == "tc16" and a.dtype is torch.float32:
+        raise TypeError("the tc16 order takes BF16 or F16, not FP32; use order='fma', or round first")
+    batch: tuple[int, ...] = ()
+    if a.dim() > 2 or b.dim() > 2:
+        batch = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    if start is not None:
+        _check_state(start, shape, a.device)
+    if bias is not None and (tuple(bias.shape) != shape[-1:] or bias.dtype not in DTYPES):
+        raise ValueError(
+            f"bias is {bias.dtype}{list(bias.shape)}; it must be a floating-point vector of "
+            f"{shape[-1]} elements"
+        )
+    return shape
+
+
+def _check_state(start: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    if start.dtype != torch.float32:
+        raise TypeError(f"start is {start.dtype}; the state to continue from is torch.float32")
+    if tuple(start.shape) != tuple(shape) or start.device != device:
+        raise ValueError(
+            f"start is {tuple(start.shape)} on {start.device}; it must be {tuple(shape)} on {device}"
+        )
+
+
+def product_into(
+    out: torch.Tensor,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    start: Optional[torch.Tensor],
+    bias: Optional[torch.Tensor],
+    order: str,
+) -> None:
+    """Computes into memory that is there already."""
+    gemm, stream = target(a.device)
+    multiply(
+        gemm,
+        _orders.CODES[order],
+        stream,
+        strided(a),
+        strided(b),
+        strided(out),
+        None if start is None else strided(start),
+        None if bias is None else strided(bias),
+    )
+
+
+def _matrix(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    turned: bool,
+    bias: Optional[torch.Tensor],
+    order: str,
+    fp32: bool,
+) -> Optional[torch.Tensor]:
+    """The product of two matrices (b or b^T), with as little Python as can be. None where something
+    is unusual: then the general way computes it or explains what is wrong."""
+    dtype = a.dtype
+    code = DTYPES.get(dtype)
+    device = a.device
+    if code is None or b.dtype is not dtype or b.device != device or a.dim() != 2 or b.dim() != 2:
+        return None
+    m, k = a.shape
+    inner, n = b.shape
+    rows, cols = b.stride()
+    if turned:
+        inner, n, rows, cols = n, inner, cols, rows
+    if inner != k or (code == F32 and order == "tc16") or a.layout is not torch.strided:
+        return None
+    vector = None
+    if bias is not None:
+        kind = DTYPES.get(bias.dtype)
+        if kind is None or bias.dim() != 1 or bias.shape[0] != n or bias.device != device:
+            return None
+        vector = (bias.data_ptr(), kind, 1, n, 0, bias.stride(0), 0)
+    gemm, stream = target(device)
+    out = a.new_empty((m, n), dtype=torch.float32) if fp32 else a.new_empty((m, n))
+    gemm(
+        _orders.CODES[order],
+        1,
+        stream,
+        (a.data_ptr(), code, m, k, *a.stride(), 0),  # type: ignore[arg-type]
+        (b.data_ptr(), code, k, n, rows, cols, 0),
+        (out.data_ptr(), F32 if fp32 else code, m, n, n, 1, 0),
+        None,
+        vector,
+    )
+    return out
+
+
+def matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    start: Optional[torch.Tensor],
+    bias: Optional[torch.Tensor],
+    order: str,
+    fp32: bool,
+) -> torch.Tensor:
+    """a[..., M, K] b[..., K, N]."""
+    if start is None:
+        done = _matrix(a, b, False, bias, order, fp32)
+        if done is not None:
+            return done
+    shape = product_shape(a, b, start, bias, order)
+    out = a.new_empty(shape, dtype=torch.float32 if fp32 else a.dtype)
+    product_into(out, a, b, start, bias, order)
+    return out
+
+
+def linear_shape(
+    a: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], order: str
+) -> tuple[int, ...]:
+    """Checks the operands of a linear layer and gives the shape of its result."""
+    check(a, weight, ("the input", "weight"))
+    if weight.dim() != 2 or a.dim() < 1:
+        raise ValueError(
+            f"weight has {weight.dim()} dimensions and the input {a.dim()}; weight is [N, K] and the "
+            f"input [..., K]"
+        )
+    n, k = weight.shape
+    if a.shape[-1] != k:
+        raise ValueError(
+            f"the input is {tuple(a.shape)} and weight {tuple(weight.shape)}; the input's last "
+            f"dimension must be {k}"
+        )
+    if order == "tc16" and a.dtype is torch.float32:
+        raise TypeError("the tc16 order takes BF16 or F16, not FP32; use order='fma', or round first")
+    if bias is not None and (tuple(bias.shape) != (n,) or bias.dtype not in DTYPES):
+        raise ValueError(
+            f"bias is {bias.dtype}{list(bias.shape)}; it must be a floating-point vector of {n} elements"
+        )
+    return (*a.shape[:-1], n)
+
+
+def linear(
+    a: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], order: str, fp32: bool
+) -> torch.Tensor:
+    """a[..., K] weight[N, K]^T."""
+    done = _matrix(a, weight, True, bias, order, fp32)
+    if done is not None:
+        return done
+    shape = linear_shape(a, weight, bias, order)
+    out = a.new_empty(shape, dtype=torch.float32 if fp32 else a.dtype)
+    if len(shape) == 1:
+        product_into(out[None], a[None], weight.t(), None, bias, order)
+    else:
+        product_into(out, a, weight.t(), None, bias, order)
+    return out
+
+
+def grad_weight_shape(
+    a: torch.Tensor, dc: torch.Tensor, start: Optional[torch.Tensor]
+) -> tuple[int, int]:
+    """Checks the operands of a weight gradient and gives its shape."""
+    check(a, dc, ("a", "dc"))
+    if a.dim() < 1 or tuple(a.shape[:-1]) != tuple(dc.shape[:-1]):
+        raise ValueError(
+            f"a is {tuple(a.shape)} and dc {tuple(dc.shape)}; all dimensions but the last must agree"
+        )
+    shape = (dc.shape[-1], a.shape[-1])
+    if start is not None:
+        _check_state(start, shape, a.device)
+    return shape
+
+
+def grad_weight(
+    a: torch.Tensor,
+    dc: torch.Tensor,
+    start: Optional[torch.Tensor],
+    order: str,
+    fp32: bool,
+) -> torch.Tensor:
+    """dc^T a as a contiguous [N, K], summed over all dimensions but the last, ascending. An input
+    whose leading dimensions are no evenly stepping sequence of rows is copied into one."""
+    n, k = grad_weight_shape(a, dc, start)
+    rows = a.reshape(-1, k) if a.numel() else a.new_empty(a.shape[:-1].numel(), k)
+    columns = dc.reshape(-1, n) if dc.numel() else dc.new_empty(dc.shape[:-1].numel(), n)
+    out = a.new_empty((n, k), dtype=torch.float32 if fp32 else a.dtype)
+    grad_weight_into(out, rows, columns, start, order)
+    return out
+
+
+def grad_weight_into(
+    out: torch.Tensor,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    start: Optional[torch.Tensor],
+    order: str,
+) -> None:
+    """out[N, K] = start + columns[R, N]^T rows[R, K], as the library's grad_b written transposed."""
+    state = None if start is None else start.t()
+    product_into(out.t(), rows.t(), columns, state, None, order)

@@ -1,0 +1,359 @@
+"""The operators detgemm::matmul, detgemm::linear and detgemm::grad_weight for PyTorch's
+dispatcher: schemas, kernels, fake kernels, gradients, and the rules for vmap and autocast."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor
+
+from detgemm.torch import _kernels
+
+LIBRARY = torch.library.Library("detgemm", "DEF")
+# Where the kernels run. PrivateUse1 is what torch_musa calls "musa".
+KEYS = ("CPU", "CUDA", "PrivateUse1")
+AUTOCAST = {"AutocastCPU": "cpu", "AutocastCUDA": "cuda", "AutocastPrivateUse1": "privateuseone"}
+
+LIBRARY.define("matmul(Tensor a, Tensor b, Tensor? start, Tensor? bias, str order, bool fp32) -> Tensor")
+LIBRARY.define("linear(Tensor a, Tensor weight, Tensor? bias, str order, bool fp32) -> Tensor")
+LIBRARY.define("grad_weight(Tensor a, Tensor dc, Tensor? start, str order, bool fp32) -> Tensor")
+
+
+def _fake_matmul(
+    a: Tensor, b: Tensor, start: Optional[Tensor], bias: Optional[Tensor], order: str, fp32: bool
+) -> Tensor:
+    shape = _kernels.product_shape(a, b, start, bias, order)
+    return a.new_empty(shape, dtype=torch.float32 if fp32 else a.dtype)
+
+
+def _fake_linear(a: Tensor, weight: Tensor, bias: Optional[Tensor], order: str, fp32: bool) -> Tensor:
+    shape = _kernels.linear_shape(a, weight, bias, order)
+    return a.new_empty(shape, dtype=torch.float32 if fp32 else a.dtype)
+
+
+def _fake_grad_weight(a: Tensor, dc: Tensor, start: Optional[Tensor], order: str, fp32: bool) -> Tensor:
+    shape = _kernels.grad_weight_shape(a, dc, start)
+    return a.new_empty(shape, dtype=torch.float32 if fp32 else a.dtype)
+
+
+_OPERATORS: dict[str, Callable[..., Tensor]] = {
+    "matmul": torch.ops.detgemm.matmul.default,
+    "linear": torch.ops.detgemm.linear.default,
+    "grad_weight": torch.ops.detgemm.grad_weight.default,
+}
+_transformed: dict[str, Callable[..., Tensor]] = {}  # filled at the end
+
+
+def _entry(name: str) -> Callable[..., Tensor]:
+    """The operator; within torch.func transforms, which know no gradients of operators, an
+    autograd.Function around it."""
+    operator = _OPERATORS[name]
+
+    def call(*args: Any) -> Tensor:
+        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+            return _transformed[name](*args)
+        return operator(*args)
+
+    return call
+
+
+matmul = _entry("matmul")
+linear = _entry("linear")
+grad_weight = _entry("grad_weight")
+
+
+# ---- gradients: sums in the same order, as operators, so that they can be differentiated again --
+
+
+def _reduced_matmul(
+    left: Tensor, right: Tensor, own: tuple[int, ...], dtype: torch.dtype, order: str
+) -> Tensor:
+    """left[..., R, S] right[..., S, T] with the batch dimensions that are not in `own` summed as
+    well: they come before s in the sequence of the sum."""
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    fp32 = dtype == torch.float32
+    if tuple(batch) == tuple(own):
+        return matmul(left, right, None, None, order, fp32)
+    left, right = left.expand(*batch, -1, -1), right.expand(*batch, -1, -1)
+    count, missing = len(batch), len(batch) - len(own)
+    summed = [i for i in range(count) if i < missing or own[i - missing] != batch[i]]
+    kept = [i for i in range(count) if i not in summed]
+    left = left.permute(*kept, count, *summed, count + 1).flatten(len(kept) + 1)
+    right = right.permute(*kept, *summed, count, count + 1).flatten(len(kept), count)
+    result = matmul(left, right, None, None, order, fp32)
+    return result.reshape(*own, *result.shape[-2:])
+
+
+def grad_bias(dc: Tensor, dtype: torch.dtype, order: str) -> Tensor:
+    """The sum of dc over all rows, ascending: a product with ones, in the order."""
+    rows = dc.reshape(-1, dc.shape[-1])
+    ones = dc.new_ones(1, 1).expand(1, rows.shape[0])
+    return matmul(ones, rows, None, None, order, dtype == torch.float32)[0].to(dtype)
+
+
+def matmul_gradients(
+    needs: tuple[bool, ...],
+    a: Tensor,
+    b: Tensor,
+    bias: Optional[torch.dtype],
+    dc: Tensor,
+    order: str,
+) -> list[Optional[Tensor]]:
+    """The gradients of a, b, start and bias, those that are needed. dc is rounded to a's dtype."""
+    grads: list[Optional[Tensor]] = [None, None, None, None]
+    rounded = dc.to(a.dtype)
+    if needs[0]:
+        grads[0] = _reduced_matmul(rounded, b.mT, tuple(a.shape[:-2]), a.dtype, order)
+    if needs[1]:
+        if b.dim() == 2 and b.stride(0) == 1 and b.stride(1) != 1:
+            grads[1] = grad_weight(a, rounded, None, order, b.dtype == torch.float32).t()
+        elif b.dim() == 2 and a.dim() > 2:
+            rows, columns = a.reshape(-1, a.shape[-1]), rounded.reshape(-1, rounded.shape[-1])
+            grads[1] = matmul(rows.t(), columns, None, None, order, b.dtype == torch.float32)
+        else:
+            grads[1] = _reduced_matmul(a.mT, rounded, tuple(b.shape[:-2]), b.dtype, order)
+    if needs[2]:
+        grads[2] = dc.to(torch.float32)
+    if needs[3] and bias is not None:
+        grads[3] = grad_bias(rounded, bias, order)
+    return grads
+
+
+def linear_gradients(
+    needs: tuple[bool, ...],
+    a: Tensor,
+    weight: Tensor,
+    bias: Optional[torch.dtype],
+    dc: Tensor,
+    order: str,
+) -> list[Optional[Tensor]]:
+    """The gradients of a, weight (a contiguous [N, K]) and bias, those that are needed."""
+    grads: list[Optional[Tensor]] = [None, None, None]
+    rounded = dc.to(a.dtype)
+    if needs[0]:
+        fp32 = a.dtype == torch.float32
+        vector = rounded.dim() == 1
+        grad = matmul(rounded[None] if vector else rounded, weight, None, None, order, fp32)
+        grads[0] = grad[0] if vector else grad
+    if needs[1]:
+        grads[1] = grad_weight(a, rounded, None, order, weight.dtype == torch.float32)
+    if needs[2] and bias is not None:
+        grads[2] = grad_bias(rounded, bias, order)
+    return grads
+
+
+def grad_weight_gradients(
+    needs: tuple[bool, ...], a: Tensor, dc: Tensor, dw: Tensor, order: str
+) -> list[Optional[Tensor]]:
+    """The gradients of a, dc and start in the weight gradient: what differentiating twice needs."""
+    grads: list[Optional[Tensor]] = [None, None, None]
+    rounded = dw.to(a.dtype)
+    fp32 = a.dtype == torch.float32
+    if needs[0]:
+        rows = dc.reshape(-1, dc.shape[-1])
+        grads[0] = matmul(rows, rounded, None, None, order, fp32).reshape(a.shape)
+    if needs[1]:
+        grads[1] = linear(a, rounded, None, order, fp32)
+    if needs[2]:
+        grads[2] = dw.to(torch.float32)
+    return grads
+
+
+def _save_matmul(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, b, _, bias, order, _ = inputs
+    ctx.save_for_backward(a, b)
+    ctx.bias, ctx.order = None if bias is None else bias.dtype, order
+
+
+def _matmul_backward(ctx: Any, dc: Tensor) -> tuple[Optional[Tensor], ...]:
+    a, b = ctx.saved_tensors
+    grads = matmul_gradients(ctx.needs_input_grad, a, b, ctx.bias, dc, ctx.order)
+    return (*grads, None, None)
+
+
+def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, weight, bias, order, _ = inputs
+    ctx.save_for_backward(a, weight)
+    ctx.bias, ctx.order = None if bias is None else bias.dtype, order
+
+
+def _linear_backward(ctx: Any, dc: Tensor) -> tuple[Optional[Tensor], ...]:
+    a, weight = ctx.saved_tensors
+    grads = linear_gradients(ctx.needs_input_grad, a, weight, ctx.bias, dc, ctx.order)
+    return (*grads, None, None)
+
+
+def _save_grad_weight(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, dc, _, order, _ = inputs
+    ctx.save_for_backward(a, dc)
+    ctx.order = order
+
+
+def _grad_weight_backward(ctx: Any, dw: Tensor) -> tuple[Optional[Tensor], ...]:
+    a, dc = ctx.saved_tensors
+    return (*grad_weight_gradients(ctx.needs_input_grad, a, dc, dw, ctx.order), None, None)
+
+
+# ---- vmap: the mapped dimension becomes a batch dimension -----------------------------------------
+
+
+def _front(x: Tensor, dim: Optional[int], rank: int) -> Tensor:
+    """x with its mapped dimension in front and as many others after it as rank says."""
+    if dim is None:
+        return x
+    x = x.movedim(dim, 0)
+    return x.reshape(x.shape[0], *(1,) * (rank + 1 - x.dim()), *x.shape[1:])
+
+
+def _logical_rank(x: Tensor, dim: Optional[int]) -> int:
+    return x.dim() - (dim is not None)
+
+
+def _add_bias(state: Tensor, bias: Tensor, dim: Optional[int], dtype: torch.dtype) -> Tensor:
+    """What the epilogue does, for a bias of every mapped product: one FP32 addition, one rounding."""
+    vector = _front(bias, dim, state.dim() - 1)
+    return (state + vector.to(torch.float32)).to(dtype)
+
+
+def _vmap_matmul(
+    info: Any,
+    in_dims: tuple[Optional[int], ...],
+    a: Tensor,
+    b: Tensor,
+    start: Optional[Tensor],
+    bias: Optional[Tensor],
+    order: str,
+    fp32: bool,
+) -> tuple[Tensor, int]:
+    rank = max(_logical_rank(a, in_dims[0]), _logical_rank(b, in_dims[1]))
+    left, right = _front(a, in_dims[0], rank), _front(b, in_dims[1], rank)
+    if in_dims[0] is None and in_dims[1] is None:
+        left = left.expand(info.batch_size, *(1,) * (rank - left.dim()), *left.shape)
+    if start is not None:
+        mapped = _front(start, in_dims[2], rank)
+        start = mapped if in_dims[2] is not None else start.expand(info.batch_size, *start.shape)
+        start = start.expand(*start.shape)
+    if bias is None or in_dims[3] is None:
+        return matmul(left, right, start, bias, order, fp32), 0
+    state = matmul(left, right, start, None, order, True)
+    return _add_bias(state, bias, in_dims[3], torch.float32 if fp32 else a.dtype), 0
+
+
+def _vmap_linear(
+    info: Any,
+    in_dims: tuple[Optional[int], ...],
+    a: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    order: str,
+    fp32: bool,
+) -> tuple[Tensor, int]:
+    dtype = torch.float32 if fp32 else a.dtype
+    left = a.movedim(in_dims[0], 0) if in_dims[0] is not None else a
+    mapped_bias = bias is not None and in_dims[2] is not None
+    if in_dims[1] is None:
+        if in_dims[0] is None:
+            left = left.expand(info.batch_size, *left.shape)
+        state = linear(left, weight, None if mapped_bias else bias, order, fp32 or mapped_bias)
+    else:
+        vector = _logical_rank(a, in_dims[0]) == 1
+        left = left.unsqueeze(-2) if vector else left
+        rank = left.dim() - (in_dims[0] is not None)
+        right = _front(weight, in_dims[1], rank).mT
+        left = _front(left, 0 if in_dims[0] is not None else None, rank)
+        vectors = None if mapped_bias else bias
+        state = matmul(left, right, None, vectors, order, fp32 or mapped_bias)
+        state = state.squeeze(-2) if vector else state
+    if mapped_bias:
+        assert bias is not None
+        return _add_bias(state, bias, in_dims[2], dtype), 0
+    return state, 0
+
+
+def _vmap_grad_weight(
+    info: Any,
+    in_dims: tuple[Optional[int], ...],
+    a: Tensor,
+    dc: Tensor,
+    start: Optional[Tensor],
+    order: str,
+    fp32: bool,
+) -> tuple[Tensor, int]:
+    def rows(x: Tensor, dim: Optional[int]) -> Tensor:
+        x = x.movedim(dim, 0) if dim is not None else x.expand(info.batch_size, *x.shape)
+        return x.reshape(x.shape[0], -1, x.shape[-1])
+
+    if start is not None:
+        start = _front(start, in_dims[2], 2)
+        start = start.expand(info.batch_size, *start.shape[-2:])
+    left = rows(dc, in_dims[1]).mT
+    return matmul(left, rows(a, in_dims[0]), start, None, order, fp32), 0
+
+
+# ---- autocast: operands to the autocast dtype; start and bias stay, they are added in FP32 --------
+
+
+def _autocast(op: Callable[..., Tensor], key: str, device: str) -> Callable[..., Tensor]:
+    exclude = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+    def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+        return x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
+
+    def kernel(x: Tensor, y: Tensor, *rest: Any) -> Tensor:
+        dtype = torch.get_autocast_dtype(device)
+        with torch._C._ExcludeDispatchKeyGuard(exclude):
+            return op(cast(x, dtype), cast(y, dtype), *rest)
+
+    return kernel
+
+
+def _transformable(
+    operator: Callable[..., Tensor],
+    backward: Callable[..., Any],
+    save: Callable[..., None],
+    vmap: Callable[..., Any],
+) -> Callable[..., Tensor]:
+    members = {
+        "forward": staticmethod(operator),
+        "setup_context": staticmethod(save),
+        "backward": staticmethod(backward),
+        "vmap": staticmethod(vmap),
+    }
+    function = type("DetGemmFunction", (torch.autograd.Function,), members)
+    apply: Callable[..., Tensor] = function.apply  # type: ignore[attr-defined]
+    return apply
+
+
+def _register(
+    name: str,
+    kernel: Callable[..., Tensor],
+    fake: Callable[..., Tensor],
+    backward: Callable[..., Any],
+    save: Callable[..., None],
+    vmap: Callable[..., Any],
+) -> None:
+    operator = _OPERATORS[name]
+    for key in KEYS:
+        LIBRARY.impl(name, kernel, key)
+    full = f"detgemm::{name}"
+    torch.library.register_fake(full, fake, lib=LIBRARY)
+    torch.library.register_autograd(full, backward, setup_context=save, lib=LIBRARY)
+    if hasattr(torch.library, "register_vmap"):
+        torch.library.register_vmap(full, vmap, lib=LIBRARY)
+    for key, device in AUTOCAST.items():
+        if hasattr(torch._C.DispatchKey, key):
+            LIBRARY.impl(name, _autocast(operator, key, device), key)
+    _transformed[name] = _transformable(operator, backward, save, vmap)
+
+
+_register("matmul", _kernels.matmul, _fake_matmul, _matmul_backward, _save_matmul, _vmap_matmul)
+_register("linear", _kernels.linear, _fake_linear, _linear_backward, _save_linear, _vmap_linear)
+_register(
+    "grad_weight",
+    _kernels.grad_weight,
+    _fake_grad_weight,
+    _grad_weight_backward,
+    _save_grad_weight,
+    _vmap_grad_weight,
+)
