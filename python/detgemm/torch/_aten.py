@@ -63,8 +63,8 @@ def _value(name: str, order: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     added, a, b = args
     if name == "addmv":
         columns = added[..., None].expand(a.shape[0], 1)
-        return scaled_sum(product, columns, a, b[:, None], beta, alpha)[:, 0]
-    return scaled_sum(product, added, a, b, beta, alpha)
+        return scaled_sum(product, order, columns, a, b[:, None], beta, alpha)[:, 0]
+    return scaled_sum(product, order, added, a, b, beta, alpha)
 
 
 def _replacement(name: str, key: str, decide: Decide) -> Callable[..., Any]:

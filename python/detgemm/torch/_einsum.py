@@ -75,9 +75,9 @@ def _pair(
     inner = product(summed)
     a = x.permute(*(p.index(c) for c in batch + rows + summed))
     b = y.permute(*(q.index(c) for c in batch + summed + columns))
-    a = a.reshape(*extents(batch), product(rows), inner)
-    b = b.reshape(*extents(batch), inner, product(columns))
-    result = multiply(a, b).reshape(*extents(batch), *extents(rows), *extents(columns))
+    a = a.reshape([*extents(batch), product(rows), inner])
+    b = b.reshape([*extents(batch), inner, product(columns)])
+    result = multiply(a, b).reshape(extents(batch + rows + columns))
     return result, "".join(batch + rows + columns)
 
 

@@ -74,12 +74,14 @@ def convert(
     converted, left = [], {}
     replaced: dict[int, DetLinear] = {}  # a layer that occurs twice stays one layer
     for parent_name, parent in list(model.named_modules(remove_duplicate=False)):
-        for child_name, child in list(parent.named_children()):
+        for child_name, child in list(parent._modules.items()):
             name = f"{parent_name}.{child_name}" if parent_name else child_name
+            if not isinstance(child, nn.Linear):
+                continue
             if id(child) in replaced:
                 setattr(parent, child_name, replaced[id(child)])
                 continue
-            if not isinstance(child, nn.Linear) or not where(name, child):
+            if not where(name, child):
                 continue
             why = _why_left(child)
             if why is not None:

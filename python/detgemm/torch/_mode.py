@@ -97,7 +97,7 @@ class deterministic_mode(TorchFunctionMode):  # noqa: N801 (reads like torch.no_
 
     def _pass(self, name: str, why: Passed) -> None:
         if self.uncovered == "raise" and not why.startswith("nothing"):
-            raise TypeError(
+            raise NotImplementedError(  # a TypeError would make `a @ b` look for another operand
                 f"{name} is not covered by deterministic_mode: {why}; change the call, or use "
                 f'uncovered="pass"'
             )
@@ -152,7 +152,7 @@ def _decide(a: Tensor, b: Tensor) -> Optional[str]:
         return None
     if a.dtype not in mode.dtypes or b.dtype != a.dtype or a.device != b.device:
         if mode.uncovered == "raise" and a.is_floating_point():
-            raise TypeError(
+            raise NotImplementedError(
                 f"a product of {a.dtype} and {b.dtype} is not covered by deterministic_mode; change "
                 f'the call, or use uncovered="pass"'
             )

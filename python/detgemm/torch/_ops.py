@@ -195,6 +195,66 @@ def _grad_weight_backward(ctx: Any, dw: Tensor) -> tuple[Optional[Tensor], ...]:
     return (*grad_weight_gradients(ctx.needs_input_grad, a, dc, dw, ctx.order), None, None)
 
 
+# ---- beta * added + alpha * state, rounded once: an operator of its own, since compilers leave the
+# rounding out, or join a product and a sum, where they put such steps together --------------------
+
+LIBRARY.define(
+    "scaled_sum(Tensor state, Tensor added, float beta, float alpha, str dtype, str order) -> Tensor"
+)
+_SUM = "detgemm::scaled_sum"
+_NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
+_BY_NAME = {name: dtype for dtype, name in _NAMES.items()}
+
+
+def _scaled_sum(
+    state: Tensor, added: Tensor, beta: float, alpha: float, dtype: str, order: str
+) -> Tensor:
+    result = state if alpha == 1 else state * alpha
+    if beta != 0:
+        term = added.to(torch.float32)
+        result = result + (term if beta == 1 else term * beta)
+    return result.to(_BY_NAME[dtype], copy=True)
+
+
+def _fake_scaled_sum(
+    state: Tensor, added: Tensor, beta: float, alpha: float, dtype: str, order: str
+) -> Tensor:
+    return torch.empty_like(state, dtype=_BY_NAME[dtype])
+
+
+def _save_scaled_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, added, ctx.beta, ctx.alpha, _, ctx.order = inputs
+    ctx.shape, ctx.dtype = added.shape, added.dtype
+
+
+def _scaled_sum_backward(ctx: Any, dc: Tensor) -> tuple[Optional[Tensor], ...]:
+    state = dc.to(torch.float32) * ctx.alpha if ctx.needs_input_grad[0] else None
+    added = None
+    if ctx.needs_input_grad[1]:
+        if dc.dim() > 1 and len(ctx.shape) > 0 and ctx.shape.numel() == ctx.shape[-1] == dc.shape[-1]:
+            added = grad_bias(dc, torch.float32, ctx.order).reshape(ctx.shape)
+        else:
+            added = dc.to(torch.float32).sum_to_size(ctx.shape)
+        added = (added * ctx.beta).to(ctx.dtype)
+    return state, added, None, None, None, None
+
+
+LIBRARY.impl("scaled_sum", _scaled_sum, "CompositeExplicitAutograd")
+torch.library.register_fake(_SUM, _fake_scaled_sum, lib=LIBRARY)
+torch.library.register_autograd(_SUM, _scaled_sum_backward, setup_context=_save_scaled_sum, lib=LIBRARY)
+
+
+def scaled_sum(
+    state: Tensor, added: Tensor, beta: Any, alpha: Any, dtype: torch.dtype, order: str
+) -> Tensor:
+    """beta * added + alpha * state in FP32, rounded once to dtype."""
+    arguments = (state, added, float(beta), float(alpha), _NAMES[dtype], order)
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        return _scaled_sum(*arguments)
+    result: Tensor = torch.ops.detgemm.scaled_sum.default(*arguments)
+    return result
+
+
 # ---- vmap: the mapped dimension becomes a batch dimension -----------------------------------------
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from detgemm.torch import _functional, _kernels
+from detgemm.torch import _functional, _kernels, _ops
 from detgemm.torch._einsum import einsum as _contract
 
 # product(a, b, bias, fp32): [..., M, K] [..., K, N] with a bias vector, in FP32 or the dtype of a
@@ -18,7 +18,9 @@ Product = Callable[[Tensor, Tensor, Optional[Tensor], bool], Tensor]
 Why = Callable[..., Optional[str]]
 
 
-def scaled_sum(product: Product, added: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> Tensor:
+def scaled_sum(
+    product: Product, order: str, added: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any
+) -> Tensor:
     """beta * added + alpha * a b. A plain bias vector is added in the epilogue; all else in FP32
     after the finished sum, with one rounding at the end."""
     if beta == 0 and alpha == 1:
@@ -26,12 +28,7 @@ def scaled_sum(product: Product, added: Tensor, a: Tensor, b: Tensor, beta: Any,
     vector = added.reshape(-1) if added.dim() == 2 and added.shape[0] == 1 else added
     if beta == 1 and alpha == 1 and vector.dim() == 1 and vector.shape[0] == b.shape[-1]:
         return product(a, b, vector, False)
-    result = product(a, b, None, True)
-    result = result if alpha == 1 else result * alpha
-    if beta != 0:
-        term = added.to(torch.float32)
-        result = result + (term if beta == 1 else term * beta)
-    return result.to(a.dtype)
+    return _ops.scaled_sum(product(a, b, None, True), added, beta, alpha, a.dtype, order)
 
 
 class Router:
@@ -98,7 +95,7 @@ class Router:
         why = self.why(mat1, mat2)
         if why is not None:
             return Passed(why)
-        result = scaled_sum(self.product, input, mat1, mat2, beta, alpha)
+        result = scaled_sum(self.product, self.order, input, mat1, mat2, beta, alpha)
         return result if out is None else _into(out, result)
 
     def baddbmm(
@@ -136,7 +133,7 @@ class Router:
         if why is not None:
             return Passed(why)
         columns = input[..., None].expand(mat.shape[0], 1)
-        result = scaled_sum(self.product, columns, mat, vec[:, None], beta, alpha)[:, 0]
+        result = scaled_sum(self.product, self.order, columns, mat, vec[:, None], beta, alpha)[:, 0]
         return result if out is None else _into(out, result)
 
     def einsum(self, equation: Any, *operands: Any) -> Any:
