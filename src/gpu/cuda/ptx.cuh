@@ -29,12 +29,13 @@ DG_DEVICE void dg_barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* Arrives at the barrier of the same offset in block `rank` of the cluster. */
+/* Arrives at the barrier of the same offset in block `rank` of the cluster. Orders nothing but what
+ * the block itself did: a release at cluster scope would be a fence to the L2. */
 DG_DEVICE void dg_barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n\t.reg .b32 remote;\n\t"
       "mapa.shared::cluster.u32 remote, %0, %1;\n\t"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier),
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
