@@ -1,9 +1,10 @@
 """Arrays of NumPy and others: the vectors' bits, layouts, batches, and errors."""
 
-import detgemm
 import numpy as np
 import pytest
 from conftest import bf16_bits, read_safetensors, vector_files
+
+import detgemm
 
 
 def assert_same(x, y):
