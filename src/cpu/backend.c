@@ -6,7 +6,7 @@
 
 #include "cpu.h"
 
-static const dg_cpu_kernel *row(int index) {
+const dg_cpu_kernel *dg_cpu_row(int index) {
 #if defined(__x86_64__)
   if (index < dg_cpu_x86_count) return &dg_cpu_x86_rows[index];
   index -= dg_cpu_x86_count;
@@ -19,7 +19,7 @@ static const dg_cpu_kernel *row(int index) {
 
 static int row_count(void) {
   int count = 0;
-  while (row(count)) count++;
+  while (dg_cpu_row(count)) count++;
   return count;
 }
 
@@ -28,7 +28,7 @@ static dg_status choose(const dg_device *device, const dg_problem *p, int *kerne
   const int64_t rows = dg_cpu_exchange(p) ? p->n : p->m;
   for (int any = 0; any < 2; any++)
     for (int i = 0; i < device->kernel_count; i++) {
-      const int most = row(i)->most_rows;
+      const int most = dg_cpu_row(i)->most_rows;
       if (device->kernels[i].withheld == NULL && (int)device->kernels[i].order == p->order &&
           (any || most == 0 || rows <= most)) {
         *kernel = i;
@@ -70,7 +70,8 @@ static dg_status allowed(unsigned detected, unsigned *features) {
 
 static void describe(const dg_device *device, int index, dg_kernel_info *info) {
   (void)device;
-  *info = (dg_kernel_info){.name = row(index)->name, .order = (dg_order)row(index)->order};
+  *info = (dg_kernel_info){.name = dg_cpu_row(index)->name,
+                           .order = (dg_order)dg_cpu_row(index)->order};
 }
 
 /* The verdict on every row this processor can run, reached once per process. */
@@ -117,9 +118,9 @@ static dg_status open_cpu(dg_device *device, int index) {
            dg_default_threads());
   for (int i = 0; i < device->kernel_count; i++) {
     dg_kernel_info *info = &device->kernels[i];
-    if ((row(i)->needs & detected) != row(i)->needs)
+    if ((dg_cpu_row(i)->needs & detected) != dg_cpu_row(i)->needs)
       info->withheld = "this processor lacks its instruction set";
-    else if ((row(i)->needs & features) != row(i)->needs)
+    else if ((dg_cpu_row(i)->needs & features) != dg_cpu_row(i)->needs)
       info->withheld = "excluded by DETGEMM_CPU";
   }
   lock_verdicts();
@@ -129,10 +130,14 @@ static dg_status open_cpu(dg_device *device, int index) {
   return status;
 }
 
+int dg_cpu_allowed_threads(const dg_device *device) {
+  const int wanted = device->threads; /* read once: another thread may set it */
+  return wanted ? wanted : dg_default_threads();
+}
+
 static dg_status run(dg_device *device, const dg_problem *p, int kernel, void *stream) {
   (void)stream;
-  const int wanted = device->threads; /* read once: another thread may set it */
-  return dg_cpu_run(p, row(kernel), wanted ? wanted : dg_default_threads());
+  return dg_cpu_run(&(dg_cpu_product){*p, dg_cpu_row(kernel), dg_cpu_allowed_threads(device)});
 }
 
 static void close_cpu(dg_device *device) { (void)device; }

@@ -77,8 +77,20 @@ typedef struct dg_cpu_plan {
 bool dg_cpu_exchange(const dg_problem *p);
 dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, int threads);
 
-/* run.c: computes p with that row. */
-dg_status dg_cpu_run(const dg_problem *p, const dg_cpu_kernel *kernel, int threads);
+/* plan.c: how many threads so many multiplications are worth. */
+int dg_cpu_threads(uint64_t multiplications, int threads);
+uint64_t dg_cpu_work(const dg_problem *p);
+
+/* A product to compute, with that row, cut for so many threads. */
+typedef struct dg_cpu_product {
+  dg_problem p; /* not empty */
+  const dg_cpu_kernel *kernel;
+  int threads;
+} dg_cpu_product;
+
+/* run.c: computes one product, or a number of them in one parallel region. */
+dg_status dg_cpu_run(const dg_cpu_product *x);
+dg_status dg_cpu_run_many(const dg_cpu_product *list, int64_t count, int threads);
 
 /* threads.c: calls task(context, worker, i) for i = 0 .. count-1 on at most `threads` threads, each
  * in the orders' floating-point environment and with its own worker number below `threads`. Works
@@ -90,6 +102,9 @@ int dg_default_threads(void);
 /* grouped.c: dg_backend.run_grouped. */
 dg_status dg_cpu_run_grouped(dg_device *device, const dg_grouped *g, void *stream);
 
+/* backend.c: the row of that index, and the threads that a call on the device may use. */
+const dg_cpu_kernel *dg_cpu_row(int index);
+int dg_cpu_allowed_threads(const dg_device *device);
 extern const dg_backend dg_cpu_backend;
 
 #endif

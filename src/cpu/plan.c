@@ -26,6 +26,15 @@ static uint64_t times(uint64_t x, uint64_t y) {
   return __builtin_mul_overflow(x, y, &product) ? UINT64_MAX : product;
 }
 
+uint64_t dg_cpu_work(const dg_problem *p) {
+  return times(times((uint64_t)p->batch, (uint64_t)p->m), times((uint64_t)p->n, (uint64_t)p->k));
+}
+
+int dg_cpu_threads(uint64_t multiplications, int threads) {
+  const uint64_t pays = multiplications / LEAST_WORK;
+  return pays < (uint64_t)threads ? 1 + (int)pays : threads;
+}
+
 /* The time of a cut, in 64ths of a multiplication: every task packs its rows of A and columns of B,
  * and a thread that is held up costs less where there are more tasks. */
 static uint64_t cost(const dg_cpu_plan *x, int64_t batch) {
@@ -48,10 +57,7 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   enum { TRIES = 32 };
   const int64_t step = kernel->k_step;
   dg_cpu_plan best = {.kernel = kernel};
-  const uint64_t pays =
-      times(times((uint64_t)p->batch, (uint64_t)p->m), times((uint64_t)p->n, (uint64_t)p->k)) /
-      LEAST_WORK;
-  best.threads = pays < (uint64_t)threads ? 1 + (int)pays : threads;
+  best.threads = dg_cpu_threads(dg_cpu_work(p), threads);
   best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
   best.kb = max64(best.kb, step);
 

@@ -1,10 +1,10 @@
-/* Runs a product on the CPU, task by task.
+/* Runs products on the CPU, task by task, the tasks of all of them in one parallel region.
  *
- * A task is one block of the output. For each depth of K its rows of A are packed; then, tile
- * column by tile column, as much of B as fits the first cache is packed and used at once by all
- * panels of A. The FP32 state of a tile starts at the product's start, and is rounded when its last
- * k is in; between depths it waits in the work area. So kernels see full tiles only, every element
- * of B is packed once per block, and the work area does not grow with M, N or K. */
+ * A task is one block of one product's output. For each depth of K its rows of A are packed; then,
+ * tile column by tile column, as much of B as fits the first cache is packed and used at once by
+ * all panels of A. The FP32 state of a tile starts at the product's start, and is rounded when its
+ * last k is in; between depths it waits in the work area. So kernels see full tiles only, every
+ * element of B is packed once per block, and the work area does not grow with M, N or K. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +13,22 @@
 
 enum { ALIGNMENT = 64, MAX_NR = 64, ON_STACK = 32 << 10 };
 
-/* What all tasks of a call share. */
+/* What all tasks of a product share. */
 typedef struct call {
   dg_problem p;
   dg_cpu_plan plan;
-  int64_t state_stride_i, state_stride_j;    /* between tiles, in elements; 0: shared */
-  size_t a_bytes, b_bytes, state_bytes, all; /* of one worker's area */
-  char *memory;
+  int64_t first_task, tasks;
+  int64_t state_stride_i, state_stride_j; /* between tiles, in elements; 0: shared */
+  size_t a_bytes, b_bytes, all;           /* of one worker's area */
 } call;
+
+/* The products of one parallel region. */
+typedef struct region {
+  const call *calls;
+  int64_t count;
+  char *memory;
+  size_t area; /* bytes of each worker */
+} region;
 
 /* A task: block (i0, j0) of product z, and the worker's area. */
 typedef struct block {
@@ -136,11 +144,24 @@ static void run_column(const block *b, int64_t j, int64_t k0, int64_t offset, in
   }
 }
 
-static void run_block(void *context, int worker, int64_t index) {
-  const call *c = context;
+/* The product that the task belongs to. */
+static const call *call_of(const region *r, int64_t task) {
+  int64_t low = 0, high = r->count;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    if (r->calls[middle].first_task <= task) low = middle;
+    else high = middle;
+  }
+  return &r->calls[low];
+}
+
+static void run_block(void *context, int worker, int64_t task) {
+  const region *r = context;
+  const call *c = call_of(r, task);
   const dg_cpu_plan *plan = &c->plan;
   const dg_cpu_kernel *kernel = plan->kernel;
-  char *area = c->memory + (size_t)worker * c->all;
+  const int64_t index = task - c->first_task;
+  char *area = r->memory + (size_t)worker * r->area;
   block b = {.c = c, .a = area, .b = area + c->a_bytes};
   b.state = (float *)(void *)(b.b + c->b_bytes);
   b.z = index / (plan->blocks_m * plan->blocks_n);
@@ -167,7 +188,7 @@ static void run_block(void *context, int worker, int64_t index) {
   } while (k0 < c->p.k);
 }
 
-/* ---- a product ---- */
+/* ---- products ---- */
 
 static void size_areas(call *c) {
   const dg_cpu_plan *plan = &c->plan;
@@ -179,23 +200,60 @@ static void size_areas(call *c) {
   const int64_t tiles = one_step ? 1 : one_depth ? panels : panels * (plan->nb / k->nr);
   c->a_bytes = aligned(panels * (plan->depth / k->k_step) * k->a_bytes);
   c->b_bytes = aligned(plan->kb / k->k_step * k->b_bytes);
-  c->state_bytes = aligned(tiles * one * 4);
-  c->all = c->a_bytes + c->b_bytes + c->state_bytes;
+  c->all = c->a_bytes + c->b_bytes + aligned(tiles * one * 4);
 }
 
-dg_status dg_cpu_run(const dg_problem *p, const dg_cpu_kernel *kernel, int threads) {
-  _Alignas(ALIGNMENT) char on_stack[ON_STACK];
-  call c = {.p = *p};
-  if (dg_cpu_exchange(p)) dg_problem_exchange(&c.p);
-  c.plan = dg_cpu_plan_make(&c.p, kernel, threads);
+static call make_call(const dg_cpu_product *x) {
+  call c = {.p = x->p};
+  if (dg_cpu_exchange(&x->p)) dg_problem_exchange(&c.p);
+  c.plan = dg_cpu_plan_make(&c.p, x->kernel, x->threads);
+  c.tasks = c.p.batch * c.plan.blocks_m * c.plan.blocks_n;
   size_areas(&c);
-  const int64_t tasks = p->batch * c.plan.blocks_m * c.plan.blocks_n;
-  const size_t bytes = c.all * (size_t)min64(c.plan.threads, tasks);
-  c.memory = bytes <= sizeof on_stack ? on_stack : aligned_alloc(ALIGNMENT, bytes);
-  if (c.memory == NULL)
+  return c;
+}
+
+static dg_status run_region(region *r, int threads, int64_t tasks) {
+  _Alignas(ALIGNMENT) char on_stack[ON_STACK];
+  const size_t bytes = r->area * (size_t)min64(threads, tasks);
+  r->memory = bytes <= sizeof on_stack ? on_stack : aligned_alloc(ALIGNMENT, bytes);
+  if (r->memory == NULL)
     return dg_fail(DG_ERROR_MEMORY, "no memory for %zu bytes of work area; use fewer threads",
                    bytes);
-  dg_parallel(c.plan.threads, tasks, run_block, &c);
-  if (c.memory != on_stack) free(c.memory);
+  dg_parallel(threads, tasks, run_block, r);
+  if (r->memory != on_stack) free(r->memory);
   return DG_OK;
+}
+
+dg_status dg_cpu_run(const dg_cpu_product *x) {
+  const call c = make_call(x);
+  return run_region(&(region){.calls = &c, .count = 1, .area = c.all}, c.plan.threads, c.tasks);
+}
+
+static int64_t task_size(const call *c) { return c->plan.mb * c->plan.nb; }
+
+/* Large tasks first, so that small ones fill the gaps at the end. */
+static int compare_tasks(const void *x, const void *y) {
+  const int64_t a = task_size(x), b = task_size(y);
+  return a < b ? 1 : a > b ? -1 : 0;
+}
+
+dg_status dg_cpu_run_many(const dg_cpu_product *list, int64_t count, int threads) {
+  if (count == 0) return DG_OK;
+  call *calls = calloc((size_t)count, sizeof *calls);
+  if (calls == NULL)
+    return dg_fail(DG_ERROR_MEMORY, "no memory for %lld products", (long long)count);
+  region r = {.calls = calls, .count = count};
+  int64_t tasks = 0;
+  for (int64_t i = 0; i < count; i++) {
+    calls[i] = make_call(&list[i]);
+    if (calls[i].all > r.area) r.area = calls[i].all;
+  }
+  qsort(calls, (size_t)count, sizeof *calls, compare_tasks);
+  for (int64_t i = 0; i < count; i++) {
+    calls[i].first_task = tasks;
+    tasks += calls[i].tasks;
+  }
+  const dg_status status = run_region(&r, threads, tasks);
+  free(calls);
+  return status;
 }
