@@ -4,8 +4,6 @@
 #ifndef DETGEMM_GPU_DRIVER_H
 #define DETGEMM_GPU_DRIVER_H
 
-#include <pthread.h>
-
 #include "../internal.h"
 #include "gpu.h"
 
@@ -99,7 +97,7 @@ typedef struct dg_gpu_platform {
   const dg_gpu_kernel *(*row)(int index); /* NULL past the end */
   const char *(*unmeasured)(int order);   /* why an order's rows are tied to their architectures */
 
-  pthread_mutex_t lock; /* of all below, and of opening and closing */
+  /* below: under dg_gpu_lock() */
   bool tried;
   char why[320]; /* why the driver is not to be had; empty: it is */
   int count;     /* devices */
@@ -121,6 +119,10 @@ typedef struct dg_gpu_state {
   void *functions[DG_GPU_MAX_ROWS]; /* by row; NULL: not here */
   dg_verdict verdicts[DG_GPU_MAX_ROWS];
 } dg_gpu_state;
+
+/* load.c: one lock for loading drivers, opening and closing. */
+void dg_gpu_lock(void);
+void dg_gpu_unlock(void);
 
 /* load.c: loads the driver once; on failure platform->why says what is missing. Call with the lock
  * held. */

@@ -1,14 +1,30 @@
 /* Finds a platform's driver library and its functions. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "driver.h"
 
-/* Set in a child forked after a driver was loaded. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile bool used; /* a driver, by this process or the one it was forked from */
 static volatile bool forked;
 
-static void in_child(void) { forked = true; }
+void dg_gpu_lock(void) { pthread_mutex_lock(&lock); }
+void dg_gpu_unlock(void) { pthread_mutex_unlock(&lock); }
+
+/* Another thread may hold the lock while a process forks. Waiting for it before the fork could wait
+ * forever, since drivers fork too, to run helper programs, and hold locks of their own. In the
+ * child what the lock protects is not used any more. */
+static void in_child(void) {
+  static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+  lock = unlocked;
+  forked = used;
+}
+
+__attribute__((constructor)) static void prepare_for_forks(void) {
+  pthread_atfork(NULL, NULL, in_child);
+}
 
 bool dg_gpu_forked(void) { return forked; }
 
@@ -63,12 +79,11 @@ bool dg_gpu_load(dg_gpu_platform *platform) {
              platform->title, platform->no_images);
     return false;
   }
+  const bool before = used;
+  used = true;                            /* from before the library's own initialisation */
   void *library = open_library(platform); /* stays loaded: drivers do not like to be unloaded */
+  if (library == NULL) used = before;
   if (library == NULL || !find_symbols(platform, library)) return false;
-  if (pthread_atfork(NULL, NULL, in_child) != 0) {
-    snprintf(platform->why, sizeof platform->why, "no memory for a fork handler");
-    return false;
-  }
   return find_devices(platform);
 }
 

@@ -15,9 +15,9 @@ static int row_count(const dg_gpu_platform *platform) {
 }
 
 int dg_gpu_count(dg_gpu_platform *platform) {
-  pthread_mutex_lock(&platform->lock);
+  dg_gpu_lock();
   const int count = !dg_gpu_forked() && dg_gpu_load(platform) ? platform->count : 0;
-  pthread_mutex_unlock(&platform->lock);
+  dg_gpu_unlock();
   return count < 16 ? count : 16;
 }
 
@@ -208,7 +208,7 @@ dg_status dg_gpu_open(dg_gpu_platform *platform, dg_device *device, int index) {
                    "%s: this process was forked after its parent had used a GPU driver, which does "
                    "not work in the child; start children with spawn or exec",
                    device->name);
-  pthread_mutex_lock(&platform->lock);
+  dg_gpu_lock();
   dg_status status;
   if (!dg_gpu_load(platform))
     status = dg_fail(DG_ERROR_DEVICE, "%s is not there: %s", device->name, platform->why);
@@ -217,14 +217,14 @@ dg_status dg_gpu_open(dg_gpu_platform *platform, dg_device *device, int index) {
         dg_fail(DG_ERROR_DEVICE, "%s is not there: this process sees %d %s device%s", device->name,
                 platform->count, platform->title, platform->count > 1 ? "s" : "");
   else status = join(platform, device, index);
-  pthread_mutex_unlock(&platform->lock);
+  dg_gpu_unlock();
   return status;
 }
 
 void dg_gpu_close(dg_device *device) {
   dg_gpu_state *state = device->state;
   if (state == NULL) return; /* it was never opened */
-  pthread_mutex_lock(&state->platform->lock);
+  dg_gpu_lock();
   if (--state->handles == 0) unload(state);
-  pthread_mutex_unlock(&state->platform->lock);
+  dg_gpu_unlock();
 }

@@ -59,7 +59,6 @@ static dg_gpu_platform platform = {
                    .pointer_access = 16},
     .row = dg_cuda_row,
     .unmeasured = unmeasured,
-    .lock = PTHREAD_MUTEX_INITIALIZER,
 };
 
 static int count(void) { return dg_gpu_count(&platform); }
