@@ -65,6 +65,41 @@ static void load_double(void) {
   find(library, TEXT(FAKE_stream_destroy), &stream_destroy);
 }
 
+/* ---- what a launch computes: the same product by the CPU's kernels, which are fast ---- */
+
+static dg_view view_of(const dg_operand *x, int64_t rows, int64_t cols) {
+  return (dg_view){.data = x->data,
+                   .rows = rows,
+                   .cols = cols,
+                   .row_stride = x->rs,
+                   .col_stride = x->cs,
+                   .batch_stride = x->bs,
+                   .dtype = (dg_dtype)x->dtype};
+}
+
+static dg_device *cpu;
+
+static void compute_on_cpu(const fake_launch *launch) {
+  const dg_problem *p = launch->parameters[0];
+  dg_gemm_args g = dg_gemm_args_init();
+  g.order = (dg_order)p->order;
+  g.batch = p->batch;
+  g.a = view_of(&p->a, p->m, p->k);
+  g.b = view_of(&p->b, p->k, p->n);
+  g.out = view_of(&p->out, p->m, p->n);
+  g.start = view_of(&p->start, p->m, p->n);
+  g.bias = view_of(&p->bias, 1, p->n);
+  if (p->bias.rs != 0) { /* the library exchanged the sides: one value per row */
+    const dg_view a = g.a;
+    g.a = dg_transposed(g.b);
+    g.b = dg_transposed(a);
+    g.out = dg_transposed(g.out);
+    g.start = dg_transposed(g.start);
+    g.bias = dg_transposed(view_of(&p->bias, p->m, 1));
+  }
+  if (dg_gemm(cpu, &g) != DG_OK) give_up("", dg_last_error());
+}
+
 /* ---- a case in a child; it says what went wrong and exits with 1 ---- */
 
 #define CHECK(condition) \
@@ -85,6 +120,9 @@ static int in_child(void (*body)(int), int argument) {
   const pid_t child = fork();
   if (child == 0) {
     load_double();
+    setenv("OMP_NUM_THREADS", "1", 1);
+    if (dg_device_open("cpu", &cpu) != DG_OK) give_up("", dg_last_error());
+    fake->execute = compute_on_cpu;
     body(argument);
     CHECK(fake->misuse[0] == '\0');
     exit(0);
@@ -277,11 +315,15 @@ static void open_fails(int n) {
   CHECK(clean());
 }
 
-static void sweep(void (*body)(int)) {
-  int done[KINDS] = {0}, n = 0;
-  for (; !(done[0] && done[1] && done[2] && done[3]); n++)
-    if (!done[n % KINDS]) done[n % KINDS] = in_child(body, n) == 2;
-  assert_true(n > 8);
+/* Runs cases 0, 1, ... until each of the `sequences` interleaved sequences has ended. */
+static void sweep(void (*body)(int), int sequences) {
+  int done[2 * KINDS] = {0}, left = sequences, n = 0;
+  for (; left > 0; n++) {
+    if (done[n % sequences]) continue;
+    done[n % sequences] = in_child(body, n) == 2;
+    left -= done[n % sequences];
+  }
+  assert_true(n > 2 * sequences);
 }
 
 /* ---- computing ---- */
@@ -326,10 +368,14 @@ static void every_row_computes(int order) {
   CHECK(clean());
 }
 
+/* Call number n of a product fails: one order in the even cases, the other in the odd ones. */
 static void call_fails(int n) {
   product x;
   void *context;
-  make(&x, DG_ORDER_FMA);
+  const dg_order order = n % 2 ? DG_ORDER_TC16 : DG_ORDER_FMA;
+  setenv("DETGEMM_KERNEL", n % 2 ? "tc16_stream8_*" : "fma_1x1_*", 1); /* less to probe */
+  n /= 2;
+  make(&x, order);
   dg_device *device = open_device(FAKE_DEVICE);
   fake->fail_at = n / KINDS;
   fake->fail_with = kinds[n % KINDS].error;
@@ -525,12 +571,12 @@ CASE(threads)
 
 static void test_open_fails(void **s) {
   (void)s;
-  sweep(open_fails);
+  sweep(open_fails, KINDS);
 }
 
 static void test_call_fails(void **s) {
   (void)s;
-  sweep(call_fails);
+  sweep(call_fails, 2 * KINDS);
 }
 
 static void test_computes(void **s) {
