@@ -74,6 +74,11 @@ check "find_package" sh -c "
 for program in find/c_shared find/c_static find/c_detgemm find/cxx_shared find/cxx_static find/cxx_detgemm; do
   check "$program" "./$program"
 done
+# The program in the README, as it stands there, compiled by the line beside it.
+sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d' >example.c
+check "the README's program is short" sh -c "test \$(grep -c . example.c) -le 15"
+check "the README's program" sh -c "cc -Wall -Wextra -Werror example.c \$(pkg-config --cflags --libs detgemm) -o example &&
+  ./example >printed && printf '4 5\n10 11\n' | cmp - printed"
 if [ "${2:-}" = with-tool ]; then
   check "the installed tool" "$prefix/bin/detgemm" info
   check "its man page" test -s "$prefix/share/man/man1/detgemm.1"
