@@ -56,7 +56,9 @@ dg_status dg_device_open(const char *name, dg_device **device) {
 
   dg_device *d = calloc(1, sizeof *d);
   if (d == NULL) return dg_fail(DG_ERROR_MEMORY, "no memory for a device handle");
+  static atomic_uint_least64_t opened;
   d->backend = backend;
+  d->serial = atomic_fetch_add(&opened, 1) + 1;
   if (backend->numbered) snprintf(d->name, sizeof d->name, "%s:%d", backend->name, index);
   else snprintf(d->name, sizeof d->name, "%s", backend->name);
   status = backend->open(d, index);

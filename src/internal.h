@@ -59,6 +59,7 @@ typedef struct dg_backend {
 
 struct dg_device {
   const dg_backend *backend;
+  uint64_t serial; /* 1 and up; no two handles of a process have the same */
   char name[32];
   char description[160];
   atomic_int threads;      /* 0: the default; may be set while calls are under way */

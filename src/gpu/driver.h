@@ -145,6 +145,10 @@ void dg_gpu_close(dg_device *device);
 
 /* run.c: the rest of them. */
 dg_status dg_gpu_choose(const dg_device *device, const dg_problem *p, int *kernel);
+
+/* recall.c: dg_gpu_choose, remembered. */
+dg_status dg_gpu_recall(const dg_device *device, const dg_problem *p, int *kernel);
+
 bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel);
 dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream);
 

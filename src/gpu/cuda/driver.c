@@ -73,7 +73,7 @@ const dg_backend dg_cuda_backend = {
     .count = count,
     .open = open_device,
     .close = dg_gpu_close,
-    .choose = dg_gpu_choose,
+    .choose = dg_gpu_recall,
     .takes = dg_gpu_takes,
     .run = dg_gpu_run,
 };
