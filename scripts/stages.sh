@@ -70,7 +70,7 @@ need_clang() {
 
 stage_clang() {
   need_clang || { skip "clang is missing" && return; }
-  build clang -DCMAKE_C_COMPILER=clang -DDETGEMM_CUDA=OFF && suite clang -E '^check$'
+  build clang -DCMAKE_C_COMPILER=clang -DDETGEMM_CUDA=OFF && suite clang -E '^(check|gpu_host.*)$'
 }
 
 stage_sanitizers() {
