@@ -132,6 +132,9 @@ stage_flags() {
       check "$compiler -O2 $flag changes no bit in silence" unsafe_is_safe $compiler -O2 $flag
     done
   done
+  # A program whose start-up code sets flush-to-zero; the library itself is compiled as it should be.
+  build host -DDETGEMM_CUDA=OFF -DDETGEMM_TOOL=OFF -DCMAKE_EXE_LINKER_FLAGS=-Ofast &&
+    program "vectors in a program linked with -Ofast" "$out/host/tests/test_vectors" tests/vectors
 }
 
 stage_valgrind() {
@@ -149,6 +152,12 @@ stage_qemu() {
   local machine
   need qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-s390x-linux-gnu \
     libc6-dev-s390x-cross || { skip "qemu-user or a cross compiler is missing" && return; }
+  # An x86 processor without AVX, then one without AVX-512: nothing must be an illegal instruction.
+  if build x86 -DDETGEMM_CUDA=OFF -DDETGEMM_TOOL=OFF; then
+    for machine in Nehalem Haswell; do
+      program "vectors on x86 $machine" qemu-x86_64 -cpu $machine "$out/x86/tests/test_vectors" tests/vectors
+    done
+  fi
   for machine in aarch64 s390x; do
     build $machine -DCMAKE_TOOLCHAIN_FILE="cmake/$machine-linux-gnu.cmake" -DDETGEMM_CUDA=OFF \
       -DDETGEMM_TOOL=OFF -DDETGEMM_PYTHON=OFF || continue

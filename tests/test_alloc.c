@@ -14,20 +14,23 @@
 static int until_failure = -1; /* allocations still granted; -1: all */
 static bool has_failed;
 
-static bool refuse(void) {
+static size_t most; /* the greatest request */
+
+static bool refuse(size_t bytes) {
+  if (bytes > most) most = bytes;
   if (until_failure < 0 || until_failure-- > 0) return false;
   has_failed = true;
   return true;
 }
 
-#define WRAP(name, parameters, arguments) \
-  void *__real_##name parameters;         \
-  void *__wrap_##name parameters;         \
-  void *__wrap_##name parameters { return refuse() ? NULL : __real_##name arguments; }
-WRAP(malloc, (size_t size), (size))
-WRAP(calloc, (size_t count, size_t size), (count, size))
-WRAP(realloc, (void *old, size_t size), (old, size))
-WRAP(aligned_alloc, (size_t alignment, size_t size), (alignment, size))
+#define WRAP(name, parameters, arguments, bytes) \
+  void *__real_##name parameters;                \
+  void *__wrap_##name parameters;                \
+  void *__wrap_##name parameters { return refuse(bytes) ? NULL : __real_##name arguments; }
+WRAP(malloc, (size_t size), (size), size)
+WRAP(calloc, (size_t count, size_t size), (count, size), count *size)
+WRAP(realloc, (void *old, size_t size), (old, size), size)
+WRAP(aligned_alloc, (size_t alignment, size_t size), (alignment, size), size)
 
 static simple *s;
 static int *usable; /* kernels, found by the run without failures; shared between processes */
@@ -101,6 +104,30 @@ static bool run_apart(int which) {
   return !WIFEXITED(result) || WEXITSTATUS(result) != PAST;
 }
 
+/* Work memory is bounded by the threads, not by the product: a few MB each. The inputs are one row
+ * and one column again and again. */
+static void work_memory_is_bounded(void) {
+  enum { SIDE = 1500, DEPTH = 600, THREADS = 3, LIMIT = 8 << 20 };
+  static uint16_t row[DEPTH], out[SIDE * SIDE];
+  dg_device *device;
+  if (dg_device_open("cpu", &device) != DG_OK) return test_failed("open");
+  dg_device_set_threads(device, THREADS);
+  for (int order = DG_ORDER_FMA; order <= DG_ORDER_TC16; order++) {
+    dg_gemm_args args = dg_gemm_args_init();
+    args.order = (dg_order)order;
+    args.a = dg_row_major(row, DG_BF16, SIDE, DEPTH);
+    args.b = dg_row_major(row, DG_BF16, DEPTH, SIDE);
+    args.a.row_stride = args.b.col_stride = 0;
+    args.b.row_stride = 1;
+    args.out = dg_row_major(out, DG_BF16, SIDE, SIDE);
+    most = 0;
+    if (dg_gemm(device, &args) != DG_OK) test_failed("%s", dg_last_error());
+    else if (most > (size_t)LIMIT * THREADS) test_failed("%zu bytes of work memory", most);
+    else test_passed();
+  }
+  dg_device_close(device);
+}
+
 int main(void) {
   int which = 0;
   s = malloc(sizeof *s);
@@ -110,6 +137,7 @@ int main(void) {
   run_apart(-1);
   while (which < 500 && run_apart(which)) which++;
   if (which < 5) test_failed("only %d allocations failed", which);
+  work_memory_is_bounded();
   free(s);
   return counts_end();
 }

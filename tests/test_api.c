@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* After the headers that it needs. */
 #include <cmocka.h>
@@ -671,6 +672,44 @@ static void batches_share_and_turn(void **unused) {
   }
 }
 
+/* Rows and columns more than 2^31 elements apart, up and down, in memory that is mostly not there.
+ */
+static void far_strides(void **unused) {
+  (void)unused;
+  enum { SIZE = 3 };
+  const int64_t far = (INT64_C(1) << 31) + 12345, half = 2 * far + 4 * SIZE, bytes = 4 * half;
+  char *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) skip();
+  uint16_t near[3][SIZE * SIZE], want[SIZE * SIZE];
+  fill(near, 3 * SIZE * SIZE, DG_BF16, INPUT_PLAIN, 7);
+  dg_gemm_args args = dg_gemm_args_init();
+  args.a = dg_row_major(near[0], DG_BF16, SIZE, SIZE);
+  args.b = dg_row_major(near[1], DG_BF16, SIZE, SIZE);
+  args.out = dg_row_major(want, DG_BF16, SIZE, SIZE);
+  for (int order = DG_ORDER_FMA; order <= DG_ORDER_TC16; order++) {
+    args.order = (dg_order)order;
+    args.a.data = near[0], args.b.data = near[1], args.out.data = want;
+    args.a.row_stride = args.out.row_stride = args.b.row_stride = SIZE;
+    args.b.col_stride = 1;
+    assert_int_equal(dg_reference(&args), DG_OK);
+    /* a: rows far apart; b: columns far apart, from the far end; out: rows far apart */
+    uint16_t *const a = (uint16_t *)(void *)memory, *const c = a + SIZE, *const b = a + half;
+    for (int i = 0; i < SIZE; i++)
+      for (int j = 0; j < SIZE; j++) {
+        a[i * far + j] = near[0][i * SIZE + j];
+        b[(SIZE - 1 - j) * far + i] = near[1][i * SIZE + j];
+      }
+    args.a.data = a, args.a.row_stride = far;
+    args.b.data = b + (SIZE - 1) * far, args.b.row_stride = 1, args.b.col_stride = -far;
+    args.out.data = c, args.out.row_stride = far;
+    assert_int_equal(dg_gemm(cpu, &args), DG_OK);
+    for (int i = 0; i < SIZE; i++)
+      assert_memory_equal(c + i * far, want + i * SIZE, sizeof want[0] * SIZE);
+  }
+  munmap(memory, (size_t)bytes);
+}
+
 static int open_cpu(void **unused) {
   (void)unused;
   return dg_device_open("cpu", &cpu) != DG_OK;
@@ -705,6 +744,7 @@ int main(void) {
       cmocka_unit_test(reference_in_hostile_environments),
       cmocka_unit_test(traps_of_the_caller),
       cmocka_unit_test(batches_share_and_turn),
+      cmocka_unit_test(far_strides),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
