@@ -11,7 +11,7 @@
 #include "../num.h"
 #include "cpu.h"
 
-enum { ALIGNMENT = 64, MAX_NR = 64, ON_STACK = 32 << 10 };
+enum { ALIGNMENT = 64, LINE = 64, MAX_NR = 64, ON_STACK = 32 << 10 };
 
 /* What all tasks of a product share. */
 typedef struct call {
@@ -110,6 +110,50 @@ static tile tile_at(const block *b, int64_t i, int64_t j) {
                 .cols = (int)min64(nr, b->cols - j * nr)};
 }
 
+/* ---- asking for memory before it is needed, with the arithmetic in between ---- */
+
+/* Memory in lines of one direction: `count` of them, `bytes` long, `pitch` bytes apart. */
+typedef struct lines {
+  const char *first;
+  int64_t count, bytes, pitch;
+} lines;
+
+static lines lines_of(const dg_strip *s, int64_t width, int64_t k) {
+  const int64_t size = dg_dtype_bytes(s->dtype);
+  if (s->is == 1) return (lines){s->data, k, width * size, s->ks * size};
+  if (s->ks == 1) return (lines){s->data, width, k * size, s->is * size};
+  return (lines){0};
+}
+
+/* Always inlined: gcc takes a function of nothing but prefetches for one without effect, and drops
+ * calls of it. */
+#define PREFETCHER static inline __attribute__((always_inline)) void
+
+/* Asks for part i of `parts` of x. */
+PREFETCHER fetch(const lines *x, int64_t i, int64_t parts) {
+  for (int64_t l = x->count * i / parts; l < x->count * (i + 1) / parts; l++) {
+    const char *line = x->first + l * x->pitch;
+    for (int64_t byte = 0; byte < x->bytes; byte += LINE) __builtin_prefetch(line + byte);
+    __builtin_prefetch(line + x->bytes - 1);
+  }
+}
+
+PREFETCHER fetch_state(const float *state, int64_t count) {
+  for (int64_t i = 0; i < count; i += LINE / 4) __builtin_prefetch(state + i, 1);
+}
+
+PREFETCHER fetch_output(const block *b, const tile *t) {
+  const dg_operand *out = &b->c->p.out;
+  if (out->cs != 1) return;
+  for (int64_t i = 0; i < t->rows; i++) {
+    const char *row = at(out, b->z, t->i + i, t->j);
+    __builtin_prefetch(row, 1);
+    __builtin_prefetch(row + t->cols * dg_dtype_bytes(out->dtype) - 1, 1);
+  }
+}
+
+/* ---- the loops ---- */
+
 static void pack_rows(const block *b, int64_t k0, int64_t k, size_t panel_bytes) {
   const dg_operand *a = &b->c->p.a;
   for (int64_t i = 0; i < b->panels; i++) {
@@ -119,28 +163,53 @@ static void pack_rows(const block *b, int64_t k0, int64_t k, size_t panel_bytes)
   }
 }
 
-/* The state that the next panel will continue is on its way while this one computes. */
-static void fetch(const float *state, int64_t count) {
-  for (int64_t i = 0; i < count; i += ALIGNMENT / 4) __builtin_prefetch(state + i, 1);
+/* A step: tile column j over the k terms at offset of the depth that begins at k0. */
+typedef struct step {
+  int64_t j, k0, offset, k;
+} step;
+
+static dg_strip columns_of(const block *b, const step *s) {
+  const dg_operand *right = &b->c->p.b;
+  const int64_t column = b->j0 + s->j * b->c->plan.kernel->nr;
+  return (dg_strip){at(right, b->z, s->k0 + s->offset, column), right->cs, right->rs, right->dtype};
 }
 
-/* Continues tile column j over k terms that begin at k0, offset of them into the packed depth. */
-static void run_column(const block *b, int64_t j, int64_t k0, int64_t offset, int64_t k,
-                       size_t panel_bytes) {
+/* Runs s; next is the step after it, or has no k. */
+static void run_step(const block *b, const step *s, const step *next, size_t panel_bytes) {
   const call *c = b->c;
-  const dg_operand *right = &c->p.b;
   const dg_cpu_kernel *kernel = c->plan.kernel;
-  const char *a = b->a + offset / kernel->k_step * kernel->a_bytes;
-  const bool first = k0 == 0, last = k0 + k == c->p.k;
-  tile t = tile_at(b, 0, j);
-  const dg_strip s = {at(right, b->z, k0, t.j), right->cs, right->rs, right->dtype};
-  kernel->pack_b(&s, t.cols, k, b->b);
+  const char *a = b->a + s->offset / kernel->k_step * kernel->a_bytes;
+  const bool first = s->k0 + s->offset == 0, last = s->k0 + s->offset + s->k == c->p.k;
+  const dg_strip columns = columns_of(b, s);
+  tile t = tile_at(b, 0, s->j);
+  lines coming = {0};
+  if (next->k) {
+    const dg_strip strip = columns_of(b, next);
+    coming = lines_of(&strip, tile_at(b, 0, next->j).cols, next->k);
+  }
+  kernel->pack_b(&columns, t.cols, s->k, b->b);
   for (int64_t i = 0; i < b->panels; i++, a += panel_bytes) {
-    t = tile_at(b, i, j);
+    t = tile_at(b, i, s->j);
     if (first) start(b, &t);
-    else if (c->state_stride_i) fetch(t.state + c->state_stride_i, c->state_stride_i);
-    kernel->run(k, a, b->b, t.state, t.rows, t.cols);
+    else if (c->state_stride_i) fetch_state(t.state + c->state_stride_i, c->state_stride_i);
+    if (last) fetch_output(b, &t);
+    fetch(&coming, i, b->panels);
+    kernel->run(s->k, a, b->b, t.state, t.rows, t.cols);
     if (last) finish(b, &t);
+  }
+}
+
+/* All columns of the block over a depth of k terms from k0. */
+static void run_depth(const block *b, int64_t k0, int64_t k, size_t panel_bytes) {
+  const int64_t kb = b->c->plan.kb, columns = ceil_div(b->cols, b->c->plan.kernel->nr);
+  step s = {0, k0, 0, min64(kb, k)};
+  while (s.j < columns) {
+    step next = s;
+    next.offset += s.k;
+    if (next.offset == k) next = (step){s.j + 1, k0, 0, 0};
+    next.k = next.j < columns ? min64(kb, k - next.offset) : 0;
+    run_step(b, &s, &next, panel_bytes);
+    s = next;
   }
 }
 
@@ -176,14 +245,7 @@ static void run_block(void *context, int worker, int64_t task) {
     const int64_t deep = min64(plan->depth, c->p.k - k0);
     const size_t panel_bytes = (size_t)(ceil_div(deep, kernel->k_step) * kernel->a_bytes);
     pack_rows(&b, k0, deep, panel_bytes);
-    for (int64_t j = 0; j * kernel->nr < b.cols; j++) {
-      int64_t kk = 0;
-      do {
-        const int64_t k = min64(plan->kb, deep - kk);
-        run_column(&b, j, k0 + kk, kk, k, panel_bytes);
-        kk += k;
-      } while (kk < deep);
-    }
+    run_depth(&b, k0, deep, panel_bytes);
     k0 += deep;
   } while (k0 < c->p.k);
 }
