@@ -49,35 +49,36 @@ INLINE float64x2_t power(int32x2_t x) {
   return vreinterpretq_f64_s64(vshlq_n_s64(vmovl_s32(vadd_s32(x, vdup_n_s32(1023))), 52));
 }
 
+/* The binary32 of sum * 2^(e-25). Converting under rounding toward zero cuts to 24 bits or a
+ * multiple of 2^-149. */
+INLINE float32x2_t round_2(float64x2_t sum, int32x2_t e) {
+  const float64x2_t s = vmulq_f64(sum, power(vsub_s32(e, vdup_n_s32(25))));
+  const uint32x2_t over = vmovn_u64(vcgeq_f64(vabsq_f64(s), vdupq_n_f64(0x1p128)));
+  const uint32x2_t number = vmovn_u64(vceqq_f64(s, s));
+  const uint32x2_t bits = vreinterpret_u32_f32(vcvt_f32_f64(s));
+  /* -0 becomes +0, not by adding zero, which a compiler told not to care about signed zeros leaves
+   * out */
+  const uint32x2_t finite = vbic_u32(bits, vceqz_u32(vshl_n_u32(bits, 1)));
+  const uint32x2_t infinite =
+      vorr_u32(vand_u32(bits, vdup_n_u32(0x80000000)), vdup_n_u32(0x7f800000));
+  const uint32x2_t usual = vbsl_u32(over, infinite, finite);
+  return vreinterpret_f32_u32(vbsl_u32(number, usual, vdup_n_u32(0x7fc00000)));
+}
+
 /* The step for 2 columns, given E. With finite factors all products and their multiples by powers
- * of two are exact in binary64: at least 2^-266, scaled at least 2^-495. Converting the sum to
- * binary32 under rounding toward zero cuts to 24 bits or a multiple of 2^-149, but gives the
- * greatest finite number for infinity. With infinities or NaN the plain sum in binary64, which
- * finite terms cannot make overflow, is the infinity or the NaN of the step, and E means nothing.
- */
+ * of two are exact in binary64: at least 2^-266, scaled at least 2^-495. The cut terms are integers
+ * of at most 27 bits, so their sum is exact too. With infinities or NaN the sum is the infinity or
+ * the NaN of the step, and E means nothing. */
 INLINE float32x2_t step_2(const factors *x, const columns *y, int half, float32x2_t acc,
                           int32x2_t e) {
   const float64x2_t scale = power(vsub_s32(vdup_n_s32(25), e));
-  float64x2_t plain = vcvt_f64_f32(acc);
-  int64x2_t sum = vcvtq_s64_f64(vmulq_f64(plain, scale));
+  float64x2_t sum[2] = {vrndq_f64(vmulq_f64(vcvt_f64_f32(acc), scale)), vdupq_n_f64(0)};
 #pragma GCC unroll 16
   for (int k = 0; k < 16; k++) {
     const float64x2_t p = vmulq_n_f64(y->value[k][half], x->value[k]);
-    plain = vaddq_f64(plain, p);
-    sum = vaddq_s64(sum, vcvtq_s64_f64(vmulq_f64(p, scale)));
+    sum[k % 2] = vaddq_f64(sum[k % 2], vrndq_f64(vmulq_f64(p, scale)));
   }
-  const float64x2_t s = vmulq_f64(vcvtq_f64_s64(sum), power(vsub_s32(e, vdup_n_s32(25))));
-  const uint64x2_t over = vcgeq_f64(vabsq_f64(s), vdupq_n_f64(0x1p128));
-  const uint64x2_t usual = vcltq_f64(vabsq_f64(plain), vdupq_n_f64(__builtin_inf()));
-  const uint64x2_t number = vceqq_f64(plain, plain);
-  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0, not by adding
-   * zero, which a compiler told not to care about signed zeros leaves out */
-  const uint32x2_t cut = vsub_u32(vreinterpret_u32_f32(vcvt_f32_f64(s)), vmovn_u64(over));
-  const uint32x2_t zero = vceqz_u32(vshl_n_u32(cut, 1));
-  const float32x2_t finite = vreinterpret_f32_u32(vbic_u32(cut, zero));
-  const float32x2_t nan = vreinterpret_f32_u32(vdup_n_u32(0x7fc00000));
-  const float32x2_t special = vbsl_f32(vmovn_u64(number), vcvt_f32_f64(plain), nan);
-  return vbsl_f32(vmovn_u64(usual), finite, special);
+  return round_2(vaddq_f64(sum[0], sum[1]), e);
 }
 
 INLINE void step_4(const factors *x, const columns *y, float *state) {

@@ -104,49 +104,57 @@ INLINE __m128 narrow(__m256d mask) {
       _mm256_permutevar8x32_ps(_mm256_castpd_ps(mask), _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
 }
 
-/* The step for 4 slots, given E. With finite factors all products and their multiples by powers of
- * two are exact in binary64: at least 2^-266, scaled at least 2^-495. The products' terms sum up in
- * 32 bits (see ../tc16.h); with the acc's, in binary64. Converting to binary32 under rounding
- * toward zero cuts once more, to 24 bits or a multiple of 2^-149, but gives the greatest finite
- * number for infinity. With infinities or NaN the plain sum in binary64, which finite terms cannot
- * make overflow, is the infinity or the NaN of the step, and E means nothing. */
-INLINE __m128 step_4(const factors *x, const columns *y, int half, __m128 acc, __m128i e) {
-  const __m256d scale = power(_mm_sub_epi32(_mm_set1_epi32(25), e));
-  __m256d plain = _mm256_cvtps_pd(acc);
-  __m128i sum = _mm_setzero_si128();
-  const __m128i c = _mm256_cvttpd_epi32(_mm256_mul_pd(plain, scale));
-#pragma GCC unroll 16
-  for (int k = 0; k < 16; k++) {
-    const __m256d p = _mm256_mul_pd(_mm256_set1_pd(x->value[k]), y->value[k][half]);
-    plain = _mm256_add_pd(plain, p);
-    sum = _mm_add_epi32(sum, _mm256_cvttpd_epi32(_mm256_mul_pd(p, scale)));
-  }
-  const __m256d whole = _mm256_add_pd(_mm256_cvtepi32_pd(sum), _mm256_cvtepi32_pd(c));
-  const __m256d s = _mm256_mul_pd(whole, power(_mm_sub_epi32(e, _mm_set1_epi32(25))));
-  const __m256d sign = _mm256_set1_pd(-0.0), infinity = _mm256_set1_pd(__builtin_inf());
-  const __m256d over =
-      _mm256_cmp_pd(_mm256_andnot_pd(sign, s), _mm256_set1_pd(0x1p128), _CMP_GE_OQ);
-  /* the greatest finite number's bits plus one are infinity's; -0 becomes +0, not by adding
-   * zero, which a compiler told not to care about signed zeros leaves out */
-  const __m128i cut =
-      _mm_sub_epi32(_mm_castps_si128(_mm256_cvtpd_ps(s)), _mm_castps_si128(narrow(over)));
-  const __m128i zero = _mm_cmpeq_epi32(_mm_slli_epi32(cut, 1), _mm_setzero_si128());
-  const __m128 finite = _mm_castsi128_ps(_mm_andnot_si128(zero, cut));
-  const __m128 special =
-      _mm_blendv_ps(_mm256_cvtpd_ps(plain), _mm_castsi128_ps(_mm_set1_epi32(0x7fc00000)),
-                    narrow(_mm256_cmp_pd(plain, plain, _CMP_UNORD_Q)));
-  return _mm_blendv_ps(finite, special,
-                       narrow(_mm256_cmp_pd(_mm256_andnot_pd(sign, plain), infinity, _CMP_NLT_UQ)));
+/* A term cut toward zero to an integer multiple of the unit. */
+INLINE __m256d cut(__m256d x, __m256d scale) {
+  return _mm256_round_pd(_mm256_mul_pd(x, scale), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 
+/* The binary32 of sum * 2^(e-25). Converting under rounding toward zero cuts to 24 bits or a
+ * multiple of 2^-149. */
+INLINE __m128 round_4(__m256d sum, __m128i e) {
+  const __m128i infinity = _mm_set1_epi32(0x7f800000), sign = _mm_set1_epi32(INT32_MIN);
+  const __m256d s = _mm256_mul_pd(sum, power(_mm_sub_epi32(e, _mm_set1_epi32(25))));
+  const __m256d magnitude = _mm256_andnot_pd(_mm256_set1_pd(-0.0), s);
+  const __m128 over = narrow(_mm256_cmp_pd(magnitude, _mm256_set1_pd(0x1p128), _CMP_GE_OQ));
+  const __m128 nan = narrow(_mm256_cmp_pd(s, s, _CMP_UNORD_Q));
+  const __m128i bits = _mm_castps_si128(_mm256_cvtpd_ps(s));
+  /* -0 becomes +0, not by adding zero, which a compiler told not to care about signed zeros leaves
+   * out */
+  const __m128i zero = _mm_cmpeq_epi32(_mm_slli_epi32(bits, 1), _mm_setzero_si128());
+  const __m128 finite = _mm_castsi128_ps(_mm_andnot_si128(zero, bits));
+  const __m128 infinite = _mm_castsi128_ps(_mm_or_si128(_mm_and_si128(bits, sign), infinity));
+  const __m128 canonical = _mm_castsi128_ps(_mm_set1_epi32(0x7fc00000));
+  return _mm_blendv_ps(_mm_blendv_ps(finite, infinite, over), canonical, nan);
+}
+
+/* The step for 8 slots. With finite factors all products and their multiples by powers of two are
+ * exact in binary64: at least 2^-266, scaled at least 2^-495. The cut terms are integers of at most
+ * 27 bits, so their sum is exact too, in any sequence. With infinities or NaN the sum is the
+ * infinity or the NaN of the step, and E means nothing. */
 INLINE void step_8(const factors *x, const columns *y, float *state) {
   const __m256 acc = _mm256_loadu_ps(state);
+  const __m128 acc_4[2] = {_mm256_castps256_ps128(acc), _mm256_extractf128_ps(acc, 1)};
   __m256i e = _mm256_max_epi32(exponents(acc, -126), _mm256_set1_epi32(LEAST_E));
+#pragma GCC unroll 16
   for (int k = 0; k < 16; k++)
     e = _mm256_max_epi32(e, _mm256_add_epi32(_mm256_set1_epi32(x->e[k]), y->e[k]));
-  const __m128 low = step_4(x, y, 0, _mm256_castps256_ps128(acc), _mm256_castsi256_si128(e));
-  const __m128 high =
-      step_4(x, y, 1, _mm256_extractf128_ps(acc, 1), _mm256_extracti128_si256(e, 1));
+  const __m128i e_4[2] = {_mm256_castsi256_si128(e), _mm256_extracti128_si256(e, 1)};
+  __m256d scale[2], sum[2][2];
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; h++) {
+    scale[h] = power(_mm_sub_epi32(_mm_set1_epi32(25), e_4[h]));
+    sum[h][0] = cut(_mm256_cvtps_pd(acc_4[h]), scale[h]);
+    sum[h][1] = _mm256_setzero_pd();
+  }
+#pragma GCC unroll 16
+  for (int k = 0; k < 16; k++)
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+      const __m256d p = _mm256_mul_pd(_mm256_set1_pd(x->value[k]), y->value[k][h]);
+      sum[h][k % 2] = _mm256_add_pd(sum[h][k % 2], cut(p, scale[h]));
+    }
+  const __m128 low = round_4(_mm256_add_pd(sum[0][0], sum[0][1]), e_4[0]);
+  const __m128 high = round_4(_mm256_add_pd(sum[1][0], sum[1][1]), e_4[1]);
   _mm256_storeu_ps(state, _mm256_set_m128(high, low));
 }
 
