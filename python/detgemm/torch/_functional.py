@@ -4,6 +4,7 @@ with tensor subclasses they go through the operators of _ops. Both ways run the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
@@ -69,6 +70,18 @@ class _Linear(torch.autograd.Function):
     backward = staticmethod(_ops._linear_backward)
 
 
+def _direct(function: type[torch.autograd.Function]) -> Callable[..., Tensor]:
+    """function.apply without the Python that serves torch.func, where _plain said there is none."""
+    base = getattr(torch._C, "_FunctionBase", None)
+    apply = None if base is None else base.__dict__.get("apply")
+    chosen: Callable[..., Tensor] = function.apply if apply is None else apply.__get__(None, function)
+    return chosen
+
+
+_matmul_recorded = _direct(_Matmul)
+_linear_recorded = _direct(_Linear)
+
+
 def _needs_gradient(*tensors: Optional[Tensor]) -> bool:
     if _grad_enabled():
         for x in tensors:
@@ -115,10 +128,7 @@ def _matrices(
     if not _plain(a, b, start, bias):
         return _ops.matmul(a, b, start, bias, order, fp32)
     if _needs_gradient(a, b, start, bias):
-        result: Tensor = _Matmul.apply(  # type: ignore[no-untyped-call]
-            a, b, start, bias, order, fp32
-        )
-        return result
+        return _matmul_recorded(a, b, start, bias, order, fp32)
     return _kernels.matmul(a, b, start, bias, order, fp32)
 
 
@@ -195,10 +205,7 @@ def linear(
     if not _plain(a, weight, bias):
         return _finish(_ops.linear(a, weight, bias, chosen, fp32), out_dtype)
     if _needs_gradient(a, weight, bias):
-        result: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
-            a, weight, bias, chosen, fp32
-        )
-        return _finish(result, out_dtype)
+        return _finish(_linear_recorded(a, weight, bias, chosen, fp32), out_dtype)
     return _finish(_kernels.linear(a, weight, bias, chosen, fp32), out_dtype)
 
 
