@@ -135,6 +135,14 @@ def main() -> None:
     square = torch.randn(64, 64, device="cuda").to(BF16)
     grad = square.clone().requires_grad_()
     op = dt.CudaDetGemmOp(order="tc16")
+    names = {
+        shape: op.kernel(
+            torch.empty(shape[0], shape[2], device="cuda", dtype=BF16),
+            torch.empty(shape[1], shape[2], device="cuda", dtype=BF16).t(),
+        )
+        for shape in ((1024, 4096, 4096), (4096, 4096, 4096), (64, 12288, 4096), (1, 4096, 4096))
+    }
+    print("\nKernels:", ", ".join(f"{' x '.join(map(str, s))}: {name}" for s, name in names.items()))
     print("\nHost time of a call, microseconds\n")
     print(f"torch.mm {host(lambda: torch.mm(small, square)):.1f}")
     print(f"op(a, b) {host(lambda: op(small, square)):.1f}")

@@ -4,9 +4,9 @@
     python examples/minilm_invariance.py [--device cuda] [--order tc16] [--dtype float32]
 
 Takes the sentence encoder all-MiniLM-L6-v2 in BF16 (or FP32), computes the embedding of one sentence
-alone and within batches of 2 to 64 sentences, and counts the bits that change: with PyTorch's products, and
-with detgemm's. Then every other kind of operator is run alone and in a batch on the same rows, to
-name what else contributes. --random takes random weights of the same shapes."""
+alone and within batches of 2 to 64 sentences, and counts the bits that change: with PyTorch's
+products, and with detgemm's. Then every other kind of operator is run alone and in a batch on the
+same rows, to name what else contributes. --random takes random weights of the same shapes."""
 
 from __future__ import annotations
 

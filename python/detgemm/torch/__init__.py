@@ -1,6 +1,7 @@
 """detgemm for PyTorch: differentiable products, the operator classes, DetLinear and the mode that
 routes a whole model's products."""
 
+from detgemm.torch._accumulate import reset_main_grad
 from detgemm.torch._det_gemm_op import (
     CpuDetGemmOp,
     CudaDetGemmOp,
@@ -32,5 +33,6 @@ __all__ = [
     "is_deterministic",
     "linear",
     "matmul",
+    "reset_main_grad",
     "set_deterministic_mode",
 ]

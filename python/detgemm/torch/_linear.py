@@ -10,12 +10,19 @@ from torch import Tensor, nn
 
 from detgemm import _orders
 from detgemm.torch import _functional
+from detgemm.torch._accumulate import AccumulatingLinear
 
 
 class DetLinear(nn.Linear):
     """torch.nn.Linear with the bits of an order; its parameters and state dict are the same.
 
-    order None means the default order at the time of each call."""
+    order None means the default order at the time of each call.
+
+    grad_accum="fp32" keeps the gradients of weight and bias as FP32 state, weight.main_grad, which the
+    next backward continues: any split of a batch into micro-batches gives the same bits (tc16: splits
+    after multiples of 16 tokens; grad_pad=True fills micro-batches up with zero rows instead).
+    grad_accum="fp32-grad" does the same and writes the state, rounded, to weight.grad as well, for
+    optimisers that read that; zero_grad(set_to_none=True) then begins a new sum."""
 
     def __init__(
         self,
@@ -26,20 +33,50 @@ class DetLinear(nn.Linear):
         dtype: Optional[torch.dtype] = None,
         *,
         order: Optional[str] = None,
+        grad_accum: Optional[str] = None,
+        grad_pad: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
+        if grad_accum not in (None, "fp32", "fp32-grad"):
+            raise ValueError(f'grad_accum is {grad_accum!r}; use None, "fp32" or "fp32-grad"')
+        self.grad_accum, self.grad_pad = grad_accum, grad_pad
         self.order = None if order is None else _orders.check(order)
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, *, order: Optional[str] = None) -> DetLinear:
+    def from_linear(
+        cls,
+        linear: nn.Linear,
+        *,
+        order: Optional[str] = None,
+        grad_accum: Optional[str] = None,
+        grad_pad: bool = False,
+    ) -> DetLinear:
         """A layer that shares the parameters of an nn.Linear."""
-        layer = cls(linear.in_features, linear.out_features, bias=False, device="meta", order=order)
+        layer = cls(
+            linear.in_features,
+            linear.out_features,
+            bias=False,
+            device="meta",
+            order=order,
+            grad_accum=grad_accum,
+            grad_pad=grad_pad,
+        )
         layer.weight, layer.bias = linear.weight, linear.bias
         layer.train(linear.training)
         return layer
 
     def forward(self, input: Tensor) -> Tensor:
-        return _functional.linear(input, self.weight, self.bias, order=self.order)
+        if self.grad_accum is None or not torch.is_grad_enabled():
+            return _functional.linear(input, self.weight, self.bias, order=self.order)
+        result: Tensor = AccumulatingLinear.apply(  # type: ignore[no-untyped-call]
+            input,
+            self.weight,
+            self.bias,
+            _orders.resolve(self.order),
+            self.grad_pad,
+            self.grad_accum == "fp32-grad",
+        )
+        return result
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, order={self.order!r}"
@@ -67,6 +104,7 @@ def convert(
     model: nn.Module,
     *,
     order: Optional[str] = None,
+    grad_accum: Optional[str] = None,
     where: Callable[[str, nn.Linear], bool] = lambda name, module: True,
 ) -> Conversion:
     """Replaces the nn.Linear layers of a model, in place, by DetLinear layers that share their
@@ -87,11 +125,11 @@ def convert(
             if why is not None:
                 left[name] = why
                 continue
-            layer = DetLinear.from_linear(child, order=order)
+            layer = DetLinear.from_linear(child, order=order, grad_accum=grad_accum)
             replaced[id(child)] = layer
             setattr(parent, child_name, layer)
             converted.append(name)
     if type(model) is nn.Linear and where("", model):
-        model = DetLinear.from_linear(model, order=order)
+        model = DetLinear.from_linear(model, order=order, grad_accum=grad_accum)
         converted.append("")
     return Conversion(model, tuple(converted), left)
