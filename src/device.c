@@ -135,9 +135,9 @@ int dg_device_count(void) {
 
 const char *dg_device_name_at(int index) {
   static _Thread_local char name[32];
-  for (int i = 0; i < dg_backend_count; i++) {
+  for (int i = 0; index >= 0 && i < dg_backend_count; i++) {
     const int count = dg_backends[i]->count();
-    if (index >= 0 && index < count) {
+    if (index < count) {
       if (!dg_backends[i]->numbered) return dg_backends[i]->name;
       snprintf(name, sizeof name, "%s:%d", dg_backends[i]->name, index);
       return name;

@@ -276,7 +276,7 @@ static bool is_image(const void *image) {
   static const char *const magics[] = {"\x50\xed\x55\xba", "\177ELF", "__CLANG_OFFLOAD_BUNDLE__",
                                        "fake image"};
   for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
-    if (memcmp(image, magics[i], strlen(magics[i])) == 0) return true;
+    if (strncmp(image, magics[i], strlen(magics[i])) == 0) return true;
   return false;
 }
 
