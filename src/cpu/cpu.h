@@ -33,6 +33,10 @@ typedef void dg_pack_fn(const dg_strip *strip, int64_t count, int64_t k, void *p
  * bytes) over k terms of two panels. The rest of the tile may be written too. */
 typedef void dg_tile_fn(int64_t k, const void *a, const void *b, float *tile, int rows, int cols);
 
+/* Like dg_tile_fn for all columns of the tile, with BF16 columns read where they lie: one of b's
+ * strides is 1. */
+typedef void dg_direct_fn(int64_t k, const void *a, const dg_strip *b, float *tile, int rows);
+
 /* out[j] = x[j] + bias[j] (bias NULL: x[j]) for count elements, rounded once to dtype, NaN
  * canonical. out has any alignment. */
 typedef void dg_round_fn(const float *x, const float *bias, int64_t count, int dtype, void *out);
@@ -47,7 +51,8 @@ typedef struct dg_cpu_kernel {
   dg_pack_fn *pack_a, *pack_b;
   dg_tile_fn *run;
   dg_round_fn *round;
-  int most_rows; /* chosen where the product has no more rows than this; 0: for any number */
+  int most_rows;        /* chosen where the product has no more rows than this; 0: for any number */
+  dg_direct_fn *direct; /* or NULL */
 } dg_cpu_kernel;
 
 dg_round_fn dg_round_generic;
@@ -71,6 +76,7 @@ typedef struct dg_cpu_plan {
   int64_t depth;              /* k of A packed at a time, for all rows of the block */
   int64_t kb;                 /* k of B packed at a time, for one tile's columns; divides depth */
   int threads;
+  bool direct; /* B is not packed, but for the columns at the edge */
 } dg_cpu_plan;
 
 /* plan.c: whether out^T = b^T a^T is the better way to compute p. */

@@ -5,6 +5,10 @@
  * block's rows, to stay in the second; and the block's state. */
 enum { B_BYTES = 32 << 10, A_BYTES = 512 << 10, STATE_BYTES = 2 << 20 };
 
+/* The depth of a step over columns of B that are not packed: where its rows lie apart, so many that
+ * all columns can be gone through while their pages are at hand; else the longer the better. */
+enum { DIRECT_ACROSS = 128, DIRECT_ALONG = 2048 };
+
 /* Multiplications that pay for one more thread. */
 enum { LEAST_WORK = 1 << 18 };
 
@@ -58,7 +62,9 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   const int64_t step = kernel->k_step;
   dg_cpu_plan best = {.kernel = kernel};
   best.threads = dg_cpu_threads(dg_cpu_work(p), threads);
+  best.direct = kernel->direct != NULL && p->b.dtype == DG_BF16 && (p->b.cs == 1 || p->b.rs == 1);
   best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
+  if (best.direct) best.kb = min64(p->b.cs == 1 ? DIRECT_ACROSS : DIRECT_ALONG, p->k);
   best.kb = max64(best.kb, step);
 
   const int64_t panel = best.kb / step * kernel->a_bytes;
@@ -78,6 +84,7 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
     }
   const int64_t panels = ceil_div(best.mb, kernel->mr);
   best.depth = max64(A_BYTES / (panels * panel), 1) * best.kb;
+  if (best.direct && p->b.cs == 1) best.depth = best.kb;
   best.depth = min64(best.depth, round_up(max64(p->k, 1), best.kb));
   return best;
 }

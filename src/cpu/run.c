@@ -182,19 +182,21 @@ static void run_step(const block *b, const step *s, const step *next, size_t pan
   const bool first = s->k0 + s->offset == 0, last = s->k0 + s->offset + s->k == c->p.k;
   const dg_strip columns = columns_of(b, s);
   tile t = tile_at(b, 0, s->j);
+  const bool direct = c->plan.direct && t.cols == kernel->nr;
   lines coming = {0};
-  if (next->k) {
+  if (next->k && !c->plan.direct) {
     const dg_strip strip = columns_of(b, next);
     coming = lines_of(&strip, tile_at(b, 0, next->j).cols, next->k);
   }
-  kernel->pack_b(&columns, t.cols, s->k, b->b);
+  if (!direct) kernel->pack_b(&columns, t.cols, s->k, b->b);
   for (int64_t i = 0; i < b->panels; i++, a += panel_bytes) {
     t = tile_at(b, i, s->j);
     if (first) start(b, &t);
     else if (c->state_stride_i) fetch_state(t.state + c->state_stride_i, c->state_stride_i);
     if (last) fetch_output(b, &t);
     fetch(&coming, i, b->panels);
-    kernel->run(s->k, a, b->b, t.state, t.rows, t.cols);
+    if (direct) kernel->direct(s->k, a, &columns, t.state, t.rows);
+    else kernel->run(s->k, a, b->b, t.state, t.rows, t.cols);
     if (last) finish(b, &t);
   }
 }

@@ -1,26 +1,96 @@
-/* The fma order with AVX-512: 14 x 32. 28 accumulators keep two units of latency 4 busy and leave
- * registers for two vectors of B; A's values are broadcast from memory. */
+/* The fma order with AVX-512. 14 x 32: 28 accumulators keep two units of latency 4 busy and leave
+ * registers for two vectors of B; A's values are broadcast from memory. For few rows 8 x 32 and
+ * 1 x 64, which read B where it lies. */
+#include <string.h>
+
 #include "fma.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx512f")))
+#define TARGET __attribute__((target("avx512f,avx2,fma")))
 #define vec __m512
 #define load _mm512_loadu_ps
 #define store _mm512_storeu_ps
 #define fma _mm512_fmadd_ps
 #define same _mm512_set1_ps
-enum { LANES = 16, MR = 14, A_LINES = 16 };
+enum { LANES = 16 };
+
+TARGET static inline vec widen(const char *p) {
+  const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+
+TARGET static inline vec even(vec x) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16));
+}
+
+TARGET static inline vec odd(vec x) {
+  const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
+  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), high));
+}
+
+/* 16 lines of 16 words: x[w] gets word w of every line. */
+TARGET static inline void transpose_pairs(const char *p, int64_t pitch, vec x[LANES]) {
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; c++) {
+    vec y[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { /* a quarter of a vector from every fourth line */
+      const char *from = p + pitch * i + 16 * c;
+      vec z = _mm512_castps128_ps512(_mm_loadu_ps((const void *)from));
+      z = _mm512_insertf32x4(z, _mm_loadu_ps((const void *)(from + 4 * pitch)), 1);
+      z = _mm512_insertf32x4(z, _mm_loadu_ps((const void *)(from + 8 * pitch)), 2);
+      y[i] = _mm512_insertf32x4(z, _mm_loadu_ps((const void *)(from + 12 * pitch)), 3);
+    }
+    const vec a = _mm512_unpacklo_ps(y[0], y[1]), b = _mm512_unpackhi_ps(y[0], y[1]);
+    const vec d = _mm512_unpacklo_ps(y[2], y[3]), e = _mm512_unpackhi_ps(y[2], y[3]);
+    x[4 * c] = _mm512_shuffle_ps(a, d, 0x44);
+    x[4 * c + 1] = _mm512_shuffle_ps(a, d, 0xee);
+    x[4 * c + 2] = _mm512_shuffle_ps(b, e, 0x44);
+    x[4 * c + 3] = _mm512_shuffle_ps(b, e, 0xee);
+  }
+}
+
 #include "fma_tile.h"
 
-#define ALL(of) \
-  of(1) of(2) of(3) of(4) of(5) of(6) of(7) of(8) of(9) of(10) of(11) of(12) of(13) of(14)
-ALL(INSTANCE)
+#define TALL(rows) TILE(tile_##rows##_1, 32, rows, 1, 16) TILE(tile_##rows##_2, 32, rows, 2, 16)
+#define TALL_ENTRY(rows) {tile_##rows##_1, tile_##rows##_2},
+#define SHORT(rows)                      \
+  TILE(short_##rows##_1, 32, rows, 1, 8) \
+  TILE(short_##rows##_2, 32, rows, 2, 8) DIRECT(direct_##rows, rows, 2, 8)
+#define SHORT_ENTRY(rows) {short_##rows##_1, short_##rows##_2},
+#define DIRECT_ENTRY(rows) direct_##rows,
+#define TO_8(of) of(1) of(2) of(3) of(4) of(5) of(6) of(7) of(8)
+#define TO_14(of) TO_8(of) of(9) of(10) of(11) of(12) of(13) of(14)
+TO_14(TALL)
+TO_8(SHORT)
+TILE(flat, 64, 1, 4, 1)
+DIRECT(direct_flat, 1, 4, 1)
 
 void dg_fma_14x32_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static tile_instance *const instances[MR][NV] = {ALL(ENTRY)};
+  static tile_instance *const instances[14][2] = {TO_14(TALL_ENTRY)};
   instances[rows - 1][cols > LANES](k, a, b, tile);
+}
+
+void dg_fma_8x32_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
+  static tile_instance *const instances[8][2] = {TO_8(SHORT_ENTRY)};
+  instances[rows - 1][cols > LANES](k, a, b, tile);
+}
+
+void dg_fma_direct_8x32_avx512(int64_t k, const void *a, const dg_strip *b, float *tile, int rows) {
+  static direct_instance *const instances[8] = {TO_8(DIRECT_ENTRY)};
+  instances[rows - 1](k, a, b, tile);
+}
+
+void dg_fma_1x64_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
+  (void)rows, (void)cols;
+  flat(k, a, b, tile);
+}
+
+void dg_fma_direct_1x64_avx512(int64_t k, const void *a, const dg_strip *b, float *tile, int rows) {
+  (void)rows;
+  direct_flat(k, a, b, tile);
 }
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "../../num.h"
 #include "fma.h"
+#include "transpose.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -47,7 +48,7 @@ INLINE void pack_columns(const dg_strip *s, int64_t count, int64_t k, float *to,
   const int64_t size = dg_dtype_bytes(dtype), whole = count / GROUP;
   const char *from = s->data;
   for (; k > 0; k--, from += size * s->ks, to += width)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int64_t g = 0; g < width / GROUP; g++) {
       const char *p = from + size * GROUP * g;
       const __m256 x = g < whole ? load_8(p, dtype)
@@ -60,31 +61,10 @@ INLINE void pack_columns(const dg_strip *s, int64_t count, int64_t k, float *to,
 
 /* ---- lines whose k lie side by side ---- */
 
-INLINE __m256 two_halves(const char *p, const char *q) {
-  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps((const void *)p)),
-                              _mm_loadu_ps((const void *)q), 1);
-}
-
-/* 8 lines of 8 words: x[w] gets word w of every line. */
-INLINE void transpose(const char *const line[GROUP], __m256 x[8]) {
-#pragma GCC unroll 2
-  for (int h = 0; h < 2; h++) {
-    __m256 y[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) y[i] = two_halves(line[i] + 16 * h, line[i + 4] + 16 * h);
-    const __m256 a = _mm256_unpacklo_ps(y[0], y[1]), b = _mm256_unpackhi_ps(y[0], y[1]);
-    const __m256 c = _mm256_unpacklo_ps(y[2], y[3]), d = _mm256_unpackhi_ps(y[2], y[3]);
-    x[4 * h] = _mm256_shuffle_ps(a, c, 0x44);
-    x[4 * h + 1] = _mm256_shuffle_ps(a, c, 0xee);
-    x[4 * h + 2] = _mm256_shuffle_ps(b, d, 0x44);
-    x[4 * h + 3] = _mm256_shuffle_ps(b, d, 0xee);
-  }
-}
-
 /* A unit of 8 lines, k by k. A word holds one F32, or two neighbours in k. */
 INLINE void store_unit(const char *const line[GROUP], float *to, const int pitch, const int dtype) {
   __m256 x[8];
-  transpose(line, x);
+  dg_transpose_avx2(line, x);
 #pragma GCC unroll 8
   for (int w = 0; w < 8; w++) {
     const __m256i pairs = _mm256_castps_si256(x[w]);
@@ -159,16 +139,19 @@ INLINE void pack_as(const dg_strip *s, int64_t count, int64_t k, void *panel, co
   else pack_scattered(s, count, k, panel, width, dtype);
 }
 
-#define PACK(width)                                                                                \
+#define PACK(width, pack)                                                                          \
   AVX2 void dg_fma_pack_##width##_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) { \
     switch (s->dtype) {                                                                            \
-      case DG_BF16: pack_as(s, count, k, panel, width, DG_BF16); return;                           \
-      case DG_F16: pack_as(s, count, k, panel, width, DG_F16); return;                             \
-      default: pack_as(s, count, k, panel, width, DG_F32);                                         \
+      case DG_BF16: pack(s, count, k, panel, width, DG_BF16); return;                              \
+      case DG_F16: pack(s, count, k, panel, width, DG_F16); return;                                \
+      default: pack(s, count, k, panel, width, DG_F32);                                            \
     }                                                                                              \
   }
-PACK(8)
-PACK(16)
-PACK(32)
+PACK(1, pack_scattered)
+PACK(4, pack_scattered)
+PACK(8, pack_as)
+PACK(16, pack_as)
+PACK(32, pack_as)
+PACK(64, pack_as)
 
 #endif
