@@ -80,7 +80,7 @@ class AccumulatingLinear(torch.autograd.Function):
         bias = ctx.bias
         options = {"pad": ctx.pad, "to_grad": ctx.to_grad}
         rounded = dc.to(a.dtype)
-        rows, columns = a.reshape(-1, a.shape[-1]), rounded.reshape(-1, rounded.shape[-1])
+        rows, columns = _kernels.rows_of(a), _kernels.rows_of(rounded)
         if ctx.needs_input_grad[1]:
             accumulate(weight, rows, columns, ctx.order, **options)
         if ctx.needs_input_grad[2]:

@@ -252,6 +252,11 @@ def linear(
     return out
 
 
+def rows_of(x: torch.Tensor) -> torch.Tensor:
+    """A tensor as one matrix of its rows (a view where the strides allow), also without elements."""
+    return x[None] if x.dim() == 1 else x.flatten(0, -2)
+
+
 def grad_weight_shape(
     a: torch.Tensor, dc: torch.Tensor, start: Optional[torch.Tensor]
 ) -> tuple[int, int]:
@@ -277,8 +282,7 @@ def grad_weight(
     """dc^T a as a contiguous [N, K], summed over all dimensions but the last, ascending. An input
     whose leading dimensions are no evenly stepping sequence of rows is copied into one."""
     n, k = grad_weight_shape(a, dc, start)
-    rows = a.reshape(-1, k) if a.numel() else a.new_empty(a.shape[:-1].numel(), k)
-    columns = dc.reshape(-1, n) if dc.numel() else dc.new_empty(dc.shape[:-1].numel(), n)
+    rows, columns = rows_of(a), rows_of(dc)
     out = a.new_empty((n, k), dtype=torch.float32 if fp32 else a.dtype)
     grad_weight_into(out, rows, columns, start, order)
     return out

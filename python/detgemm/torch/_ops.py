@@ -87,7 +87,7 @@ def _reduced_matmul(
 
 def grad_bias(dc: Tensor, dtype: torch.dtype, order: str) -> Tensor:
     """The sum of dc over all rows, ascending: a product with ones, in the order."""
-    rows = dc.reshape(-1, dc.shape[-1])
+    rows = _kernels.rows_of(dc)
     ones = dc.new_ones(1, 1).expand(1, rows.shape[0])
     return matmul(ones, rows, None, None, order, dtype == torch.float32)[0].to(dtype)
 
@@ -109,7 +109,7 @@ def matmul_gradients(
         if b.dim() == 2 and b.stride(0) == 1 and b.stride(1) != 1:
             grads[1] = grad_weight(a, rounded, None, order, b.dtype == torch.float32).t()
         elif b.dim() == 2 and a.dim() > 2:
-            rows, columns = a.reshape(-1, a.shape[-1]), rounded.reshape(-1, rounded.shape[-1])
+            rows, columns = _kernels.rows_of(a), _kernels.rows_of(rounded)
             grads[1] = matmul(rows.t(), columns, None, None, order, b.dtype == torch.float32)
         else:
             grads[1] = _reduced_matmul(a.mT, rounded, tuple(b.shape[:-2]), b.dtype, order)
@@ -151,7 +151,7 @@ def grad_weight_gradients(
     rounded = dw.to(a.dtype)
     fp32 = a.dtype == torch.float32
     if needs[0]:
-        rows = dc.reshape(-1, dc.shape[-1])
+        rows = _kernels.rows_of(dc)
         grads[0] = matmul(rows, rounded, None, None, order, fp32).reshape(a.shape)
     if needs[1]:
         grads[1] = linear(a, rounded, None, order, fp32)
