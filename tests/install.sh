@@ -75,6 +75,7 @@ for program in find/c_shared find/c_static find/c_detgemm find/cxx_shared find/c
   check "$program" "./$program"
 done
 # The program in the README, as it stands there, compiled by the line beside it.
+# shellcheck disable=SC2016 # the quotes of Markdown
 sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d' >example.c
 check "the README's program is short" sh -c "test \$(grep -c . example.c) -le 15"
 check "the README's program" sh -c "cc -Wall -Wextra -Werror example.c \$(pkg-config --cflags --libs detgemm) -o example &&
