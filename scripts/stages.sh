@@ -2,7 +2,7 @@
 # The stages of run-tests, and how their tests are counted. $out is run-tests' build folder.
 # shellcheck disable=SC2034,SC2154 # set here or there, used there or here
 
-all_stages=(gcc clang sanitizers threads plain flags valgrind qemu fuzz lint python)
+all_stages=(gcc opencl clang sanitizers threads plain flags valgrind qemu fuzz mutants lint python)
 
 count() { echo "$1 $2 $3" >>"$out/counts"; } # passed failed skipped
 
@@ -60,6 +60,17 @@ stage_gcc() {
   suite gcc
   check "detgemm verify --quick" "$out/gcc/tools/detgemm" verify --quick
 }
+
+# The portable GPU kernel through PoCL, an OpenCL driver for CPUs.
+stage_opencl() {
+  [ -d src/opencl ] || return
+  need ocl-icd-libopencl1 pocl-opencl-icd || { skip "OpenCL: no driver" && return; }
+  [ -x "$out/gcc/tools/detgemm" ] || build gcc -DCMAKE_C_COMPILER=gcc || return
+  check "detgemm verify --quick on OpenCL" "$out/gcc/tools/detgemm" verify --quick --device opencl:0
+}
+
+# Whether the tests can fail.
+stage_mutants() { program "mutants" tests/mutants.sh; }
 
 need_clang() {
   need clang || return 1
