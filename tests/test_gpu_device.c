@@ -334,8 +334,10 @@ static void forked(dg_device *device, dg_device *cpu) {
   drop(&x);
 }
 
+static void grouped(dg_device *device, dg_order order);
+
 /* Every row on small odd shapes; compute-sanitizer watches. Outputs are compared all the same. */
-static void sweep(void) {
+static void sweep(dg_device *device) {
   static const int64_t shapes[][3] = {{1, 1, 1},     {1, 17, 33},  {3, 1, 16},    {9, 31, 15},
                                       {17, 65, 1},   {65, 33, 72}, {129, 40, 64}, {8, 136, 160},
                                       {72, 264, 80}, {5, 7, 0}};
@@ -361,6 +363,74 @@ static void sweep(void) {
         drop(&x);
       }
   subjects_close(rows, count);
+  for (int o = 0; o < 2; o++)
+    if (has(device, orders[o])) grouped(device, orders[o]);
+}
+
+/* ---- grouped products ---- */
+
+enum { GROUPS = 6, TOKENS = 203, IN = 77, OUT = 130 };
+
+/* Groups of no rows, of one and of many; the first and last rows belong to nobody. */
+static const int32_t narrow_offsets[GROUPS + 1] = {3, 3, 4, 70, 70, 151, 200};
+static const int64_t wrong_offsets[GROUPS + 1] = {-5, 90, 20, 1000, 30, 1 << 30, 10};
+
+static void grouped_product(dg_device *device, dg_order order, dg_split split, bool wide) {
+  const bool by_rows = split == DG_SPLIT_M;
+  const int64_t b_count = by_rows ? GROUPS * IN * OUT : TOKENS * OUT;
+  const int64_t out_count = by_rows ? TOKENS * OUT : GROUPS * IN * OUT;
+  void *a = random_matrix(TOKENS * IN, DG_BF16, INPUT_WIDE, 5);
+  void *b = random_matrix(b_count, DG_BF16, INPUT_WIDE, 6);
+  void *bias = random_matrix(GROUPS * OUT, DG_BF16, INPUT_WIDE, 7);
+  product x = {.bytes = (size_t)out_count * 4, .got = malloc((size_t)out_count * 4)};
+  int64_t wide_offsets[GROUPS + 1];
+  for (int i = 0; i <= GROUPS; i++) wide_offsets[i] = narrow_offsets[i];
+  x.expected = malloc(x.bytes);
+  memset(x.expected, 0xa5, x.bytes);
+  dg_grouped_args g = dg_grouped_args_init();
+  g.order = order;
+  g.split = split;
+  g.groups.count = GROUPS;
+  g.groups.offset_bytes = wide ? 8 : 4;
+  g.groups.offsets = wide ? (const void *)wide_offsets : narrow_offsets;
+  g.a = matrix(a, DG_BF16, TOKENS, IN, false);
+  if (!by_rows) g.a = dg_transposed(g.a);
+  g.b = by_rows ? dg_row_major(b, DG_BF16, IN, OUT) : dg_row_major(b, DG_BF16, TOKENS, OUT);
+  g.out = by_rows ? dg_row_major(x.expected, DG_F32, TOKENS, OUT)
+                  : dg_row_major(x.expected, DG_F32, IN, OUT);
+  g.bias = dg_row_major(bias, DG_BF16, 1, OUT);
+  must(dg_reference_grouped(&g), "the expected bits", __LINE__);
+  x.a = upload(a, TOKENS * IN * 2);
+  x.b = upload(b, (size_t)b_count * 2);
+  const pointer biases = upload(bias, GROUPS * OUT * 2);
+  const pointer offsets = upload(g.groups.offsets, (GROUPS + 1) * (size_t)g.groups.offset_bytes);
+  CU(cuMemAlloc_v2(&x.out, x.bytes));
+  g.a.data = (void *)(uintptr_t)x.a;
+  g.b.data = (void *)(uintptr_t)x.b;
+  g.bias.data = (void *)(uintptr_t)biases;
+  g.out.data = (void *)(uintptr_t)x.out;
+  g.groups.offsets = (void *)(uintptr_t)offsets;
+  poison(&x, NULL);
+  CHECK(dg_gemm_grouped(device, &g) == DG_OK);
+  CHECK(same(&x, NULL));
+  if (wide) { /* results without meaning, but no fault */
+    CU(cuMemcpyHtoD_v2(offsets, wrong_offsets, sizeof wrong_offsets));
+    CHECK(dg_gemm_grouped(device, &g) == DG_OK);
+    CU(cuCtxSynchronize());
+  }
+  CU(cuMemFree_v2(biases));
+  CU(cuMemFree_v2(offsets));
+  free(a);
+  free(b);
+  free(bias);
+  drop(&x);
+}
+
+static void grouped(dg_device *device, dg_order order) {
+  for (int wide = 0; wide < 2; wide++) {
+    grouped_product(device, order, DG_SPLIT_M, wide);
+    grouped_product(device, order, DG_SPLIT_K, wide);
+  }
 }
 
 static void everything(dg_device *device) {
@@ -369,6 +439,7 @@ static void everything(dg_device *device) {
   for (int i = 0; i < 2; i++) {
     if (!has(device, orders[i])) continue;
     capture(device, cpu, orders[i]);
+    grouped(device, orders[i]);
     repeat_under_load(device, cpu, orders[i]);
   }
   contexts(device, cpu);
@@ -397,7 +468,7 @@ int main(int argc, char **argv) {
   CU(cuInit(0));
   CU(cuDevicePrimaryCtxRetain(&context, 0));
   CU(cuCtxSetCurrent(context));
-  if (sweeping) sweep();
+  if (sweeping) sweep(device);
   else everything(device);
   dg_device_close(device);
   return counts_end();

@@ -152,6 +152,17 @@ dg_status dg_gpu_recall(const dg_device *device, const dg_problem *p, int *kerne
 bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel);
 dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream);
 
+/* run.c: a GPU faults where a CPU would not: element alignment is checked, once per call. */
+dg_status dg_gpu_check_alignment(const dg_problem *p);
+
+/* run.c: launches a row in the device's context. first: the kernel's first parameter, which is p or
+ * holds it; offsets: of a grouped product, or NULL. */
+dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, void *first,
+                         const void *offsets, void *stream);
+
+/* grouped.c */
+dg_status dg_gpu_run_grouped(dg_device *device, const dg_grouped *g, void *stream);
+
 /* run.c: makes the device's context current. *pushed tells whether to call leave. */
 int dg_gpu_enter(const dg_gpu_state *state, bool *pushed);
 void dg_gpu_leave(const dg_gpu_state *state, bool pushed);

@@ -65,6 +65,12 @@ typedef struct dg_gpu_kernel {
   void (*prepare)(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
 } dg_gpu_kernel;
 
+/* The fits() and microseconds() of a row for grouped products, and what marks it as one. Its
+ * kernel's first parameter is a dg_grouped. It takes single products too, as one group with offsets
+ * NULL, but only to be tested on them. */
+bool dg_gpu_fits_grouped(const dg_problem *p, const dg_gpu_facts *facts);
+double dg_gpu_only_forced(const dg_problem *p, const dg_gpu_facts *facts);
+
 /* Declares an image embedded by the build, or one that this build does not have: its address is
  * NULL then, and the rows are withheld. */
 #define DG_GPU_IMAGE(name) extern const unsigned char name[] __attribute__((visibility("hidden")))

@@ -26,7 +26,7 @@ static void both_ways(const dg_problem *p, dg_problem ways[2]) {
 }
 
 /* A GPU faults where a CPU would not: element alignment is checked, once per call. */
-static dg_status check_alignment(const dg_problem *p) {
+dg_status dg_gpu_check_alignment(const dg_problem *p) {
   static const char *const names[] = {"a", "b", "out", "start", "bias"};
   const dg_operand *all[] = {&p->a, &p->b, &p->out, &p->start, &p->bias};
   for (int i = 0; i < 5; i++) {
@@ -64,7 +64,7 @@ dg_status dg_gpu_choose(const dg_device *device, const dg_problem *p, int *kerne
   dg_problem ways[2];
   double best = HUGE_VAL;
   int found = -1;
-  dg_status status = check_alignment(p);
+  dg_status status = dg_gpu_check_alignment(p);
   if (status != DG_OK) return status;
   both_ways(p, ways);
   for (int i = 0; i < device->kernel_count; i++) {
@@ -139,12 +139,12 @@ static int launch(const dg_gpu_driver *driver, void *function, const dg_gpu_laun
 /* A pointer that the device cannot use would be a fault, after which the process has lost the
  * device; asking costs 0.1 microseconds each. Memory of another device counts as usable where this
  * device has been given access to it. */
-static dg_status check_pointers(const dg_device *device, const dg_problem *p) {
+static dg_status check_pointers(const dg_device *device, const dg_problem *p, const void *offsets) {
   const dg_gpu_state *state = device->state;
   const dg_gpu_attributes *names = &state->platform->attributes;
-  const void *all[] = {p->a.data, p->b.data, p->out.data, p->start.data, p->bias.data};
+  const void *all[] = {p->a.data, p->b.data, p->out.data, p->start.data, p->bias.data, offsets};
   const int attributes[] = {names->pointer_type, names->pointer_device, names->pointer_access};
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 6; i++) {
     int type = 0, owner = -1, access = 0;
     void *values[] = {&type, &owner, &access};
     if (all[i] == NULL || (i < 2 && p->k == 0)) continue;
@@ -171,12 +171,13 @@ static dg_status refused(const dg_gpu_state *state, int error, const char *row) 
 }
 
 /* Encodes the tensor maps and launches, in the device's context. */
-static dg_status launch_row(const dg_gpu_state *state, int index, dg_problem *p, void *stream) {
+static dg_status launch_row(const dg_gpu_state *state, int index, const dg_problem *p, void *first,
+                            void *stream) {
   const dg_gpu_kernel *row = row_of(state, index);
   const dg_gpu_driver *driver = &state->platform->driver;
   dg_gpu_launch l = {0};
   dg_gpu_tensor_map maps[3];
-  void *parameters[5] = {p};
+  void *parameters[5] = {first};
   int count = 1, error = 0;
   row->prepare(p, &state->facts, &l);
   for (int i = 0; error == 0 && i < l.map_count; i++) {
@@ -198,24 +199,36 @@ bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel) {
   return fits;
 }
 
-dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream) {
+dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, void *first,
+                         const void *offsets, void *stream) {
   const dg_gpu_state *state = device->state;
-  bool fits, exchanged, pushed;
-  dg_problem ways[2];
+  bool pushed;
   if (dg_gpu_forked())
     return dg_fail(DG_ERROR_DEVICE,
                    "%s was opened before this process was forked, and its driver does not work in "
                    "the child; start children with spawn or exec, and open the device there",
                    device->name);
+  const int error = dg_gpu_enter(state, &pushed);
+  if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
+  dg_status status = state->check_pointers ? check_pointers(device, p, offsets) : DG_OK;
+  if (status == DG_OK) status = launch_row(state, kernel, p, first, stream);
+  dg_gpu_leave(state, pushed);
+  return status;
+}
+
+dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream) {
+  const dg_gpu_state *state = device->state;
+  const dg_gpu_kernel *row = row_of(state, kernel);
+  bool fits, exchanged;
+  dg_problem ways[2];
   both_ways(p, ways);
-  cost(row_of(state, kernel), &state->facts, ways, &fits, &exchanged);
+  cost(row, &state->facts, ways, &fits, &exchanged);
   if (!fits)
     return dg_fail(DG_ERROR_UNSUPPORTED, "%s does not take this product",
                    device->kernels[kernel].name);
-  const int error = dg_gpu_enter(state, &pushed);
-  if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
-  dg_status status = state->check_pointers ? check_pointers(device, p) : DG_OK;
-  if (status == DG_OK) status = launch_row(state, kernel, &ways[exchanged], stream);
-  dg_gpu_leave(state, pushed);
-  return status;
+  dg_problem *way = &ways[exchanged];
+  if (row->fits != dg_gpu_fits_grouped)
+    return dg_gpu_execute(device, kernel, way, way, NULL, stream);
+  dg_grouped one = {.p = *way, .groups = 1, .split = DG_SPLIT_M};
+  return dg_gpu_execute(device, kernel, &one.p, &one, NULL, stream);
 }

@@ -27,8 +27,17 @@ static void prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launc
   launch->overlap = true;
 }
 
+static void prepare_grouped(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch) {
+  (void)p; /* how many tiles there are is known on the device only */
+  launch->grid[0] = 4 * (uint32_t)facts->multiprocessors;
+  launch->grid[1] = launch->grid[2] = 1;
+  launch->block = DG_ANY_THREADS;
+}
+
 const dg_gpu_kernel dg_cuda_tc16_any_rows[] = {
     {"tc16_any_sm90a", "dg_tc16_any", dg_cuda_tc16_any_image, DG_ORDER_TC16, 90, 90, fits,
      microseconds, prepare},
+    {"tc16_grouped_sm90a", "dg_tc16_grouped", dg_cuda_tc16_any_image, DG_ORDER_TC16, 90, 90,
+     dg_gpu_fits_grouped, dg_gpu_only_forced, prepare_grouped},
 };
-const int dg_cuda_tc16_any_count = 1;
+const int dg_cuda_tc16_any_count = 2;

@@ -2,6 +2,7 @@
  * along whichever dimension is dense, into shared memory, and multiplied by mma.sync. */
 #include "../gpu.h"
 #include "epilogue.cuh"
+#include "grouped.cuh"
 #include "mma.cuh"
 #include "tc16_any.h"
 
@@ -108,4 +109,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
   dg_dependency_wait();
   if (p.a.dtype == DG_F16) compute<true>(p);
   else compute<false>(p);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+    dg_tc16_grouped(const __grid_constant__ dg_grouped g, const __grid_constant__ dg_gpu_tuning) {
+  const auto tile = [](const dg_problem &p, int64_t m0, int64_t n0) {
+    if (p.a.dtype == DG_F16) compute_tile<true>(p, 0, m0, n0);
+    else compute_tile<false>(p, 0, m0, n0);
+  };
+  dg_group_tiles<BM, BN>(g, tile);
 }
