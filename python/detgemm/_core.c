@@ -126,6 +126,30 @@ static PyObject *device_kernel(PyObject *self, PyObject *tuple) {
   return status == DG_OK ? PyUnicode_FromString(info.name) : raise_status(status);
 }
 
+/* (order, split, groups, offsets, bytes of an offset, stream, a, b, out, start, bias) */
+static PyObject *device_grouped(PyObject *self, PyObject *tuple) {
+  static const char *const names[] = {"a", "b", "out", "start", "bias"};
+  dg_grouped_args args = dg_grouped_args_init();
+  dg_view *const views[] = {&args.a, &args.b, &args.out, &args.start, &args.bias};
+  int order, split;
+  PyObject *offsets, *stream, *tuples[5];
+  if (!PyArg_ParseTuple(tuple, "iiLOiOOOOOO:grouped", &order, &split, &args.groups.count, &offsets,
+                        &args.groups.offset_bytes, &stream, &tuples[0], &tuples[1], &tuples[2],
+                        &tuples[3], &tuples[4]))
+    return NULL;
+  args.order = (dg_order)order;
+  args.split = (dg_split)split;
+  args.groups.offsets = PyLong_AsVoidPtr(offsets);
+  args.stream = PyLong_AsVoidPtr(stream);
+  if (PyErr_Occurred()) return NULL;
+  for (int i = 0; i < 5; i++)
+    if (read_view(names[i], tuples[i], views[i]) != 0) return NULL;
+  dg_status status;
+  Py_BEGIN_ALLOW_THREADS status = dg_gemm_grouped(device_of(self), &args);
+  Py_END_ALLOW_THREADS if (status != DG_OK) return raise_status(status);
+  Py_RETURN_NONE;
+}
+
 static PyObject *device_set_threads(PyObject *self, PyObject *count) {
   const long threads = PyLong_AsLong(count);
   if (threads == -1 && PyErr_Occurred()) return NULL;
@@ -162,6 +186,9 @@ static PyMethodDef device_methods[] = {
      "gemm(order, batch, stream, a, b, out, start, bias)\n--\n\nThe product, into out."},
     {"kernel", device_kernel, METH_VARARGS,
      "kernel(order, batch, stream, a, b, out, start, bias)\n--\n\nThe kernel gemm would use."},
+    {"grouped", device_grouped, METH_VARARGS,
+     "grouped(order, split, groups, offsets, offset_bytes, stream, a, b, out, start, bias)\n--\n\n"
+     "The product of every group (split 1: rows of a and out, 2: the sum), into out."},
     {"set_threads", device_set_threads, METH_O, "set_threads(count)\n--\n\n0 is the default."},
     {"kernels", device_kernels, METH_NOARGS,
      "kernels()\n--\n\nA list of (name, order, why it is withheld or None)."},

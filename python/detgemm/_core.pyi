@@ -35,6 +35,21 @@ class Device:
         bias: View,
         /,
     ) -> str: ...
+    def grouped(
+        self,
+        order: int,
+        split: int,
+        groups: int,
+        offsets: int,
+        offset_bytes: int,
+        stream: int,
+        a: View,
+        b: View,
+        out: View,
+        start: View,
+        bias: View,
+        /,
+    ) -> None: ...
     def kernels(self) -> list[tuple[str, int, Optional[str]]]: ...
     def set_threads(self, count: int, /) -> None: ...
 

@@ -81,7 +81,8 @@ def _replacement(name: str, key: str, decide: Decide) -> Callable[..., Any]:
 
 
 def _out_replacement(name: str, key: str, decide: Decide) -> Callable[..., Any]:
-    original = _original(f"{name}.out", key)
+    original = _original(name, key)
+    name = name.partition(".")[0]
     first = 1 if name.startswith(("add", "badd")) else 0
 
     def kernel(*args: Any, out: Tensor, **kwargs: Any) -> Any:
@@ -105,6 +106,20 @@ def _keys() -> list[str]:
     return keys
 
 
+def _replace(
+    library: torch.library.Library,
+    name: str,
+    key: str,
+    make: Callable[[str, str, Decide], Callable[..., Any]],
+    decide: Decide,
+) -> None:
+    try:
+        kernel = make(name, key, decide)
+    except RuntimeError:
+        return  # this device has no such kernel; there is nothing to stand in front of
+    library.impl(name, kernel, key)
+
+
 def install(decide: Decide) -> None:
     """Replaces the kernels, once."""
     global _library  # noqa: PLW0603
@@ -116,7 +131,7 @@ def install(decide: Decide) -> None:
             warnings.simplefilter("ignore")  # that kernels are replaced is the purpose
             for key in _keys():
                 for name in _NAMES:
-                    library.impl(name, _replacement(name, key, decide), key)
+                    _replace(library, name, key, _replacement, decide)
                     if hasattr(torch.library, "get_kernel") and name != "dot":
-                        library.impl(f"{name}.out", _out_replacement(name, key, decide), key)
+                        _replace(library, f"{name}.out", key, _out_replacement, decide)
         _library = library

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import torch
 
-from detgemm import _devices, _orders
+from detgemm import _core, _devices, _orders
 from detgemm._product import BF16, F16, F32, Gemm, Strided, broadcast_shapes, multiply
 
 DTYPES = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
@@ -56,6 +56,12 @@ def target(device: torch.device) -> tuple[Gemm, int]:
     gemm = _devices.handle(f"{platform}:{index}").gemm
     _gemms[(device.type, index)] = gemm
     return gemm, (_musa_stream if platform == "musa" else _cuda_stream)(index)
+
+
+def handle_of(device: torch.device) -> tuple[_core.Device, int]:
+    """The library's device itself, and the stream."""
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+    return _devices.handle(name_of(device), threads), target(device)[1]
 
 
 def name_of(device: torch.device) -> str:
