@@ -207,8 +207,8 @@ stage_lint() {
   done)
   if check "install the linters" venv -r scripts/requirements-lint.txt; then
     check "clang-format" "$out/venv/bin/clang-format" --dry-run -Werror "${files[@]}"
-    check "ruff" "$out/venv/bin/ruff" check python tests scripts
-    check "ruff format" "$out/venv/bin/ruff" format --check python tests scripts
+    check "ruff" "$out/venv/bin/ruff" check python tests scripts examples
+    check "ruff format" "$out/venv/bin/ruff" format --check python tests scripts examples
   else
     skip "the linters of PyPI"
   fi

@@ -57,12 +57,12 @@ DG_DEVICE int64_t dg_offset(const dg_operand &x, int e) {
 }
 
 DG_DEVICE bool dg_aligned(const dg_operand &x, int64_t pitch, int element, int bytes) {
-  return ((uintptr_t)x.data | (uintptr_t)(pitch * element) | (uintptr_t)(x.bs * element)) %
-             bytes == 0;
+  return ((uintptr_t)x.data | (uintptr_t)(pitch * element) | (uintptr_t)(x.bs * element)) % bytes ==
+         0;
 }
 
-/* The state to continue from, or +0. A predicated load: where branches join, ptxas puts moves of the
- * accumulators between the wgmma instructions and serialises them. */
+/* The state to continue from, or +0. A predicated load: where branches join, ptxas puts moves of
+ * the accumulators between the wgmma instructions and serialises them. */
 template <int COUNT>
 DG_DEVICE void dg_load_start(const dg_problem &p, int64_t z, int64_t m, int64_t n,
                              float (&acc)[COUNT]) {
@@ -141,7 +141,8 @@ DG_DEVICE void dg_quad_transpose(uint32_t (&w)[4]) {
   }
 }
 
-/* Contiguous rows of two bytes: the lanes of a quad exchange words, so that each stores 16 bytes. */
+/* Contiguous rows of two bytes: the lanes of a quad exchange words, so that each stores 16 bytes.
+ */
 template <int COUNT>
 DG_DEVICE void dg_store_rows_16(const dg_problem &p, int64_t z, int64_t m, int64_t n,
                                 float (&acc)[COUNT]) {
@@ -196,8 +197,7 @@ DG_DEVICE void dg_store_columns_16(const dg_problem &p, int64_t z, int64_t m, in
 
 /* Bias, rounding, store. acc is used up. */
 template <int COUNT>
-DG_DEVICE void dg_store(const dg_problem &p, int64_t z, int64_t m, int64_t n,
-                        float (&acc)[COUNT]) {
+DG_DEVICE void dg_store(const dg_problem &p, int64_t z, int64_t m, int64_t n, float (&acc)[COUNT]) {
   const dg_spot spot(p, m, n);
   dg_add_bias(p, z, spot, acc);
   const int64_t first = spot.index(p.out, z);
