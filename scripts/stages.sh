@@ -258,6 +258,16 @@ stage_device() {
   [ -x "$out/gcc/tools/detgemm" ] || stage_gcc
   check "$1 opens" "$out/gcc/tools/detgemm" info --device "$1"
   check "$1: detgemm verify" "$out/gcc/tools/detgemm" verify --device "$1"
+  if [ "$1" = cuda:0 ]; then
+    check "$1: capture, streams, contexts, pointers" "$out/gcc/tests/test_gpu_device"
+    check "$1: every row on odd shapes" "$out/gcc/tests/test_gpu_device" --sweep
+    if command -v compute-sanitizer >/dev/null; then
+      check "$1: memcheck" compute-sanitizer --tool memcheck --error-exitcode 9 \
+        "$out/gcc/tests/test_gpu_device" --sweep
+    else
+      skip "$1: memcheck" "there is no compute-sanitizer"
+    fi
+  fi
   if check "install the package" venv . -r python/requirements-test.txt; then
     DETGEMM_TEST_DEVICE=$1 "$out/venv/bin/python" -m pytest -q -rs python/tests >"$out/logs/pytest-$1.log" 2>&1
     pytest_counts "$out/logs/pytest-$1.log" "python on $1"
