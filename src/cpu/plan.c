@@ -5,9 +5,9 @@
  * block's rows, to stay in the second; and the block's state. */
 enum { B_BYTES = 32 << 10, A_BYTES = 512 << 10, STATE_BYTES = 2 << 20 };
 
-/* The depth of a step over columns of B that are not packed: where its rows lie apart, so many that
- * all columns can be gone through while their pages are at hand; else the longer the better. */
-enum { DIRECT_ACROSS = 128, DIRECT_ALONG = 2048 };
+/* The depth of a step over columns of B that are not packed: where its rows lie apart, so few that
+ * they are as many streams as a processor follows; else the longer the better. */
+enum { DIRECT_ACROSS = 16, DIRECT_ALONG = 2048 };
 
 /* Multiplications that pay for one more thread. */
 enum { LEAST_WORK = 1 << 18 };

@@ -65,7 +65,7 @@ INLINE void direct_columns(int64_t k, const float *a, const dg_strip *s, float *
     vec y[MAX_NV];
 #pragma GCC unroll 4
     for (int v = 0; v < nv; v++) y[v] = widen(b + 2 * LANES * v);
-    for (int byte = 0; byte < 2 * nr; byte += 64) _mm_prefetch(b + 2 * nr + byte, _MM_HINT_T1);
+    for (int byte = 0; byte < 2 * nr; byte += 64) _mm_prefetch(b + 2 * nr + byte, _MM_HINT_T0);
     step(acc, a, y, rows, nv);
   }
   store_tile(acc, state, nr, rows, nv);
