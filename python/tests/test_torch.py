@@ -229,6 +229,8 @@ def test_errors_of_linear_and_state():
         dt.linear(normal(4, 7), normal(3, 8))
     with pytest.raises(ValueError, match="vector of 3"):
         dt.linear(normal(4, 8), normal(3, 8), normal(4))
+    with pytest.raises(ValueError, match="on meta"):
+        dt.linear(normal(4, 8), normal(3, 8), normal(3).to("meta"))
     with pytest.raises(TypeError, match="tc16"):
         dt.linear(torch.zeros(4, 8), torch.zeros(3, 8), order="tc16")
     with pytest.raises(TypeError, match=r"torch\.float32"):

@@ -116,12 +116,18 @@ def product_shape(
     shape = (*batch, a.shape[-2], b.shape[-1])
     if start is not None:
         _check_state(start, shape, a.device)
-    if bias is not None and (tuple(bias.shape) != shape[-1:] or bias.dtype not in DTYPES):
-        raise ValueError(
-            f"bias is {bias.dtype}{list(bias.shape)}; it must be a floating-point vector of "
-            f"{shape[-1]} elements"
-        )
+    _check_bias(bias, shape[-1], a.device)
     return shape
+
+
+def _check_bias(bias: Optional[torch.Tensor], columns: int, device: torch.device) -> None:
+    if bias is None:
+        return
+    if tuple(bias.shape) != (columns,) or bias.dtype not in DTYPES or bias.device != device:
+        raise ValueError(
+            f"bias is {bias.dtype}{list(bias.shape)} on {bias.device}; it must be a floating-point "
+            f"vector of {columns} elements on {device}"
+        )
 
 
 def _check_state(start: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
@@ -235,10 +241,7 @@ def linear_shape(
         )
     if order == "tc16" and a.dtype is torch.float32:
         raise TypeError("the tc16 order takes BF16 or F16, not FP32; use order='fma', or round first")
-    if bias is not None and (tuple(bias.shape) != (n,) or bias.dtype not in DTYPES):
-        raise ValueError(
-            f"bias is {bias.dtype}{list(bias.shape)}; it must be a floating-point vector of {n} elements"
-        )
+    _check_bias(bias, n, a.device)
     return (*a.shape[:-1], n)
 
 
