@@ -61,7 +61,7 @@ if(cuda_wanted)
     file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/cuda)
     target_compile_definitions(detgemm_objects PRIVATE DETGEMM_CUDA_KERNELS)
     # One line per .cu file; src/gpu/cuda/cuda.h lists them too.
-    detgemm_cuda_image(fma_naive "${cuda_fma_targets}")
+    detgemm_cuda_image(fma "${cuda_fma_targets}")
     detgemm_cuda_image(fma_grouped "${cuda_fma_targets}")
     detgemm_cuda_image(tc16_any "${cuda_tc16_targets}")
     detgemm_cuda_image(tc16_stream "${cuda_tc16_targets}")

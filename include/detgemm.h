@@ -279,6 +279,17 @@ DG_API const char *dg_version(void);
 /* The ABI number of the library at run time; compare with DG_ABI. */
 DG_API int dg_abi(void);
 
+/* OpenCL only. On an OpenCL device a data pointer is memory of this process, plain or SVM, or an
+ * address that stands for a place in a cl_mem: dg_opencl_attach() retains the buffer and gives the
+ * address of its first byte, for pointer arithmetic and for views only, never to be dereferenced,
+ * until dg_opencl_detach(). stream is a cl_command_queue, in order and of the device, in whose
+ * context the buffers and SVM live; NULL is a queue and a context of the library's own, which suits
+ * plain memory only. A call that touches plain memory returns when its results are there; others
+ * are asynchronous. Plain memory that the output's rows span is written back as a whole.
+ * Return DG_ERROR_ARGUMENT, DG_ERROR_MEMORY or DG_ERROR_DEVICE. */
+DG_API dg_status dg_opencl_attach(void *mem, void **address);
+DG_API dg_status dg_opencl_detach(void *address);
+
 /* The scalar definition of an order, on host memory: slow on purpose, one element at a time, and
  * what every kernel is compared with. Same arguments and errors as dg_gemm and
  * dg_gemm_grouped; args->stream is ignored. Not for production use. */

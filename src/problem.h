@@ -3,12 +3,20 @@
 #ifndef DETGEMM_PROBLEM_H
 #define DETGEMM_PROBLEM_H
 
+#if defined(__OPENCL_VERSION__) /* its structures hold no pointers: the data comes beside them */
+typedef int int32_t;
+typedef long int64_t;
+typedef uint uint32_t;
+typedef ulong dg_address;
+#else
 #include <stdint.h>
+typedef void *dg_address;
+#endif
 
 /* Element (i, j) of product z is at data + z * bs + i * rs + j * cs, in elements of dtype. The
  * stride of a dimension of one element is 0. */
 typedef struct dg_operand {
-  void *data; /* NULL: absent (start: +0, bias: none) */
+  dg_address data; /* NULL: absent (start: +0, bias: none) */
   int64_t rs, cs, bs;
   int32_t dtype; /* a dg_dtype */
   int32_t reserved;

@@ -18,10 +18,10 @@
 
 EXPORT fake_driver fake_driver_state;
 EXPORT fake_driver fake_driver_state = {.devices = 2,
-                                        .major = 9,
-                                        .minor = 0,
+                                        .capability = {FAKE_CAPABILITY},
                                         .multiprocessors = 4,
-                                        .shared_optin = 232448,
+                                        .shared_optin = FAKE_SHARED,
+                                        .warp = FAKE_WARP_SIZE,
                                         .fail_at = -1};
 static fake_driver *const fake = &fake_driver_state;
 
@@ -200,10 +200,11 @@ EXPORT int FAKE_device_attribute(int *value, int attribute, int device) {
   if (error != 0) return end(error);
   REQUIRE(value && is_device(device), INVALID_VALUE);
   switch (attribute) {
-    case FAKE_MAJOR: *value = fake->major; break;
-    case FAKE_MINOR: *value = fake->minor; break;
+    case FAKE_MAJOR: *value = fake->capability[0]; break;
+    case FAKE_MINOR: *value = fake->capability[1]; break;
     case FAKE_MULTIPROCESSORS: *value = fake->multiprocessors; break;
     case FAKE_PAGEABLE: *value = 0; break;
+    case FAKE_WARP: *value = fake->warp; break;
     case FAKE_SHARED_OPTIN: *value = fake->shared_optin; break;
     default: return end(misuse(__func__, "unknown attribute", INVALID_VALUE));
   }

@@ -24,7 +24,7 @@ typedef struct fake_launch {
 /* What a test may set, and see. The driver exports one, named fake_driver. */
 typedef struct fake_driver {
   /* The machine. Set before the driver's init. */
-  int devices, major, minor, multiprocessors, shared_optin;
+  int devices, capability[2], multiprocessors, shared_optin, warp;
 
   /* Failures: the call number fail_at (0: the next) returns fail_with and does nothing; if sticky,
    * all later ones do too. -1: none. */

@@ -12,7 +12,7 @@ function(detgemm_driver_double platform library)
   target_include_directories(fake_${platform} PRIVATE ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(fake_${platform} PRIVATE detgemm_flags Threads::Threads m)
 
-  add_executable(test_gpu_host_${platform} test_gpu_host.c fake_images.c
+  add_executable(test_gpu_host_${platform} test_gpu_host.c native_kernels.c fake_images.c
     $<TARGET_OBJECTS:detgemm_objects>)
   target_compile_definitions(test_gpu_host_${platform} PRIVATE _GNU_SOURCE
     $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>
@@ -23,12 +23,17 @@ function(detgemm_driver_double platform library)
   add_dependencies(test_gpu_host_${platform} fake_${platform})
   add_test(NAME gpu_host_${platform} COMMAND test_gpu_host_${platform})
   set_tests_properties(gpu_host_${platform} PROPERTIES TIMEOUT 300
-    ENVIRONMENT LD_LIBRARY_PATH=${folder})
+    ENVIRONMENT "LD_LIBRARY_PATH=${folder};OCL_ICD_VENDORS=/nonexistent")
 endfunction()
 
+# The kernels read rows of numbers as vectors, as on a GPU.
+set_source_files_properties(native_kernels.c PROPERTIES COMPILE_OPTIONS
+  "-O2;-fno-strict-aliasing;-Wno-cast-qual;-Wno-strict-prototypes;-Wno-unknown-pragmas")
 set_source_files_properties(fake_driver.c PROPERTIES COMPILE_OPTIONS -Wno-missing-prototypes)
 if(CMOCKA_LIBRARY)
   detgemm_driver_double(cuda libcuda.so.1)
+  detgemm_driver_double(musa libmusa.so)
+  detgemm_driver_double(hip libamdhip64.so.6)
 endif()
 
 # What needs a real GPU; skipped with a count where there is none.

@@ -39,7 +39,12 @@ static bool host_sync(device_memory *memory) {
 static const memory_platform memory_host = {"cpu",        host_open, host_close, host_alloc,
                                             host_release, host_copy, host_copy,  host_sync};
 
-static const memory_platform *const platforms[] = {&memory_host, &memory_cuda};
+/* OpenCL devices take host memory. Elements must be aligned, as on a GPU. */
+static const memory_platform memory_opencl = {"opencl",     host_open, host_close, host_alloc,
+                                              host_release, host_copy, host_copy,  host_sync};
+
+static const memory_platform *const platforms[] = {&memory_host, &memory_cuda, &memory_musa,
+                                                   &memory_hip, &memory_opencl};
 
 static const memory_platform *platform_of(const char *device) {
   const size_t length = strcspn(device, ":");

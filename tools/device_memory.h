@@ -39,6 +39,6 @@ bool device_memory_is_host(const device_memory *memory);
 /* A copy of host memory on the device, with at least one byte. NULL: failed (complained). */
 void *device_memory_copy(device_memory *memory, const void *host, size_t bytes);
 
-extern const memory_platform memory_cuda;
+extern const memory_platform memory_cuda, memory_musa, memory_hip;
 
 #endif

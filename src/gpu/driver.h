@@ -90,12 +90,17 @@ typedef struct dg_gpu_platform {
   const char *no_library;   /* what to do where there is no driver library */
   const char *no_device;    /* what to do where the driver finds no device */
   const char *no_images;    /* how to get kernels into a build without them */
-  const char *libraries[4]; /* tried in turn, up to the first NULL */
+  const char *libraries[5]; /* tried in turn, up to the first NULL */
   const dg_gpu_symbol *symbols;
   int symbol_count;
   dg_gpu_attributes attributes;
   const dg_gpu_kernel *(*row)(int index); /* NULL past the end */
   const char *(*unmeasured)(int order);   /* why an order's rows are tied to their architectures */
+  /* Puts wrappers over functions that look different in this platform's library; NULL: none do. */
+  void (*adapt)(dg_gpu_driver *driver, void *library);
+  /* Sets *why to the reason why what a device says of itself cannot be believed, if there is one;
+   * returns the driver's error. NULL: everything is believed. */
+  int (*doubt)(const dg_gpu_driver *driver, int device, dg_gpu_facts *facts, const char **why);
 
   /* below: under dg_gpu_lock() */
   bool tried;
@@ -131,6 +136,9 @@ bool dg_gpu_load(dg_gpu_platform *platform);
 /* load.c: whether this process was forked after its parent had loaded a driver, which no GPU driver
  * survives. */
 bool dg_gpu_forked(void);
+
+/* load.c: to be called before a driver is used in another way than by dg_gpu_load(). */
+void dg_gpu_mark_used(void);
 
 /* Errors of a launch that speak of the kernel and not of the device. */
 enum { DG_GPU_INVALID_VALUE = 1, DG_GPU_OUT_OF_RESOURCES = 701 };

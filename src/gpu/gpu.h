@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "../problem.h"
+#include "tuning.h"
 
 /* What the planner knows of a device. */
 typedef struct dg_gpu_facts {
@@ -32,10 +33,6 @@ typedef struct dg_gpu_map {
 /* One launch, filled by a row's prepare() from zeros. A kernel's parameters are: const
  * __grid_constant__ dg_problem, then map_count const __grid_constant__ CUtensorMap, then const
  * __grid_constant__ dg_gpu_tuning. */
-typedef struct dg_gpu_tuning {
-  int32_t v[8];
-} dg_gpu_tuning;
-
 typedef struct dg_gpu_launch {
   uint32_t grid[3];
   uint32_t block;        /* threads, one-dimensional */

@@ -28,6 +28,8 @@ __attribute__((constructor)) static void prepare_for_forks(void) {
 
 bool dg_gpu_forked(void) { return forked; }
 
+void dg_gpu_mark_used(void) { used = true; }
+
 static void *open_library(dg_gpu_platform *platform) {
   void *library = NULL;
   for (int i = 0; library == NULL && platform->libraries[i]; i++)
@@ -51,6 +53,7 @@ static bool find_symbols(dg_gpu_platform *platform, void *library) {
     }
     memcpy((char *)&platform->driver + s->field, &address, sizeof address);
   }
+  if (platform->adapt) platform->adapt(&platform->driver, library);
   return true;
 }
 

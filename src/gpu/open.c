@@ -121,7 +121,15 @@ static dg_status start(dg_gpu_state *state, int index) {
   if (error == 0) error = dg_gpu_enter(state, &pushed);
   if (error != 0) return dg_gpu_fail(state->platform, error, "opening the device");
   describe(state);
-  const dg_status status = load_kernels(state);
+  const char *why = NULL;
+  dg_status status = DG_OK;
+  if (state->platform->doubt)
+    error = state->platform->doubt(driver, state->device, &state->facts, &why);
+  if (error != 0) status = dg_gpu_fail(state->platform, error, "opening the device");
+  else if (why)
+    status = dg_fail(DG_ERROR_DEVICE, "%s:%d is not used: its driver %s; update the driver",
+                     state->platform->name, index, why);
+  else status = load_kernels(state);
   dg_gpu_leave(state, pushed);
   return status;
 }

@@ -1,0 +1,2 @@
+/* The fma kernels for AMD. */
+#include "../fma_portable.inc"

@@ -1,0 +1,66 @@
+/* Builds the kernels in a context. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opencl.h"
+
+#ifdef DETGEMM_OPENCL_KERNELS /* defined by the build where it embeds the text */
+DG_GPU_IMAGE(dg_opencl_fma_image);
+#else
+DG_GPU_NO_IMAGE(dg_opencl_fma_image);
+#endif
+
+static dg_status compile(void *device, dg_opencl_program *x) {
+  enum { BUILD_LOG = 0x1183 };
+  const char *text = (const char *)dg_opencl_fma_image;
+  int error = 0;
+  x->program = dg_cl.clCreateProgramWithSource(x->context, 1, &text, NULL, &error);
+  if (error != 0) return dg_opencl_fail(error, "clCreateProgramWithSource");
+  error = dg_cl.clBuildProgram(x->program, 1, &device, "-cl-std=CL1.2 -w", NULL, NULL);
+  if (error == 0) return DG_OK;
+  char log[240] = "";
+  dg_cl.clGetProgramBuildInfo(x->program, device, BUILD_LOG, sizeof log - 1, log, NULL);
+  log[strcspn(log, "\n")] = '\0';
+  return dg_fail(DG_ERROR_DEVICE, "the OpenCL compiler refused the kernels (%d): %.200s", error,
+                 log);
+}
+
+static dg_status find_kernels(dg_opencl_program *x) {
+  const dg_gpu_kernel *row;
+  int error = 0;
+  for (int i = 0; (row = dg_opencl_row(i)) != NULL; i++) {
+    x->kernels[i] = dg_cl.clCreateKernel(x->program, row->symbol, &error);
+    if (error != 0) return dg_opencl_fail(error, row->symbol);
+  }
+  return DG_OK;
+}
+
+dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **program) {
+  int error = 0;
+  *program = NULL;
+  dg_opencl_program *x = calloc(1, sizeof *x);
+  if (x == NULL) return dg_fail(DG_ERROR_MEMORY, "no memory for OpenCL kernels");
+  x->context = context ? context : dg_cl.clCreateContext(NULL, 1, &device, NULL, NULL, &error);
+  if (error == 0 && context) error = dg_cl.clRetainContext(context);
+  if (error != 0) x->context = NULL;
+  dg_status status = error == 0 ? DG_OK : dg_opencl_fail(error, "clCreateContext");
+  if (status == DG_OK) {
+    x->queue = dg_cl.clCreateCommandQueue(x->context, device, 0, &error);
+    if (error != 0) status = dg_opencl_fail(error, "clCreateCommandQueue");
+  }
+  if (status == DG_OK) status = compile(device, x);
+  if (status == DG_OK) status = find_kernels(x);
+  if (status == DG_OK) *program = x;
+  else dg_opencl_program_free(x);
+  return status;
+}
+
+void dg_opencl_program_free(dg_opencl_program *x) {
+  for (int i = 0; i < DG_OPENCL_MAX_ROWS; i++)
+    if (x->kernels[i]) dg_cl.clReleaseKernel(x->kernels[i]);
+  if (x->program) dg_cl.clReleaseProgram(x->program);
+  if (x->queue) dg_cl.clReleaseCommandQueue(x->queue);
+  if (x->context) dg_cl.clReleaseContext(x->context);
+  free(x);
+}

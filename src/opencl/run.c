@@ -1,0 +1,255 @@
+/* The OpenCL back end: opening a device and running a product. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../gpu/driver.h"
+#include "../gpu/plan.h"
+#include "opencl.h"
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static dg_opencl_state *states[DG_OPENCL_MAX_DEVICES]; /* kept for the process */
+
+static dg_status forked_child(const dg_device *device) {
+  return dg_fail(DG_ERROR_DEVICE,
+                 "%s: this process was forked after its parent had used a GPU driver, which does "
+                 "not work in the child; start children with spawn or exec",
+                 device->name);
+}
+
+/* ---- running ---- */
+
+/* The kernels for the context of a caller's queue, built when it is first seen. */
+static dg_status program_of(dg_opencl_state *state, void *queue, dg_opencl_program **program) {
+  enum { QUEUE_CONTEXT = 0x1090 };
+  void *context = NULL;
+  *program = state->programs;
+  if (queue == NULL) return DG_OK;
+  const int error =
+      dg_cl.clGetCommandQueueInfo(queue, QUEUE_CONTEXT, sizeof context, &context, NULL);
+  if (error != 0) return dg_opencl_fail(error, "asking for the stream's context");
+  while (*program && (*program)->context != context) *program = (*program)->next;
+  if (*program) return DG_OK;
+  const dg_status status = dg_opencl_build(state->device, context, program);
+  if (status != DG_OK) return status;
+  (*program)->next = state->programs->next;
+  state->programs->next = *program;
+  return DG_OK;
+}
+
+/* Kernel arguments: the five buffers, the problem, the tuning. */
+static int set_arguments(void *kernel, const dg_opencl_memory *memory, const dg_problem *p,
+                         const dg_gpu_tuning *tuning) {
+  int error = 0;
+  for (uint32_t i = 0; i < DG_OPENCL_OPERANDS && error == 0; i++)
+    error = dg_cl.clSetKernelArg(kernel, i, sizeof memory->buffers[i],
+                                 memory->buffers[i] ? &memory->buffers[i] : NULL);
+  if (error == 0) error = dg_cl.clSetKernelArg(kernel, DG_OPENCL_OPERANDS, sizeof *p, p);
+  if (error == 0)
+    error = dg_cl.clSetKernelArg(kernel, DG_OPENCL_OPERANDS + 1, sizeof *tuning, tuning);
+  return error;
+}
+
+/* Vectors must be aligned where the memory is used in place and where it was copied. */
+static dg_problem as_aligned(const dg_problem *p, const dg_problem *offsets) {
+  dg_problem q = *p;
+  dg_operand *to[] = {&q.a, &q.b, &q.out, &q.start, &q.bias};
+  const dg_operand *from[] = {&offsets->a, &offsets->b, &offsets->out, &offsets->start,
+                              &offsets->bias};
+  for (int i = 0; i < DG_OPENCL_OPERANDS; i++)
+    to[i]->data = (void *)((uintptr_t)to[i]->data | (uintptr_t)from[i]->data);
+  return q;
+}
+
+static dg_status enqueue(dg_opencl_state *state, const dg_opencl_program *program, int row,
+                         const dg_problem *p, void *queue, dg_opencl_memory *memory) {
+  dg_problem offsets = *p;
+  dg_gpu_launch launch = {0};
+  dg_status status = dg_opencl_bind(program->context, &offsets, memory);
+  if (status != DG_OK) return status;
+  const dg_problem aligned = as_aligned(p, &offsets);
+  dg_opencl_row(row)->prepare(&aligned, &state->facts, &launch);
+  const size_t local = launch.block, global = local * launch.grid[0];
+  int error = set_arguments(program->kernels[row], memory, &offsets, &launch.tuning);
+  if (error == 0)
+    error = dg_cl.clEnqueueNDRangeKernel(queue, program->kernels[row], 1, NULL, &global, &local, 0,
+                                         NULL, NULL);
+  return error == 0 ? DG_OK : dg_opencl_fail(error, dg_opencl_row(row)->name);
+}
+
+static dg_status run(dg_device *device, const dg_problem *p, int row, void *stream) {
+  dg_opencl_state *state = device->state;
+  dg_opencl_program *program;
+  dg_opencl_memory memory = {0};
+  bool fits, exchanged;
+  dg_problem ways[2];
+  if (dg_gpu_forked()) return forked_child(device);
+  dg_gpu_both_ways(p, ways);
+  dg_gpu_cost(dg_opencl_row(row), &state->facts, ways, &fits, &exchanged);
+  pthread_mutex_lock(&state->lock);
+  dg_status status = program_of(state, stream, &program);
+  void *queue = stream ? stream : program ? program->queue : NULL;
+  if (status == DG_OK) status = enqueue(state, program, row, &ways[exchanged], queue, &memory);
+  pthread_mutex_unlock(&state->lock);
+  if (status == DG_OK) status = dg_opencl_finish(queue, &memory);
+  dg_opencl_unbind(&memory);
+  return status;
+}
+
+static dg_status choose(const dg_device *device, const dg_problem *p, int *kernel) {
+  const dg_opencl_state *state = device->state;
+  return dg_gpu_pick(device, dg_opencl_row, &state->facts, p, kernel);
+}
+
+static bool takes(const dg_device *device, const dg_problem *p, int kernel) {
+  const dg_opencl_state *state = device->state;
+  return dg_opencl_row(kernel)->fits(p, &state->facts);
+}
+
+/* ---- opening ---- */
+
+enum { DEVICE_TYPE = 0x1000, COMPUTE_UNITS = 0x1002, FP_CONFIG = 0x101b, LOCAL_BYTES = 0x1023 };
+enum { LITTLE_ENDIAN_DEVICE = 0x1026, COMPILER = 0x1028, NAME = 0x102b, VERSION = 0x102f };
+
+/* A text about a device, cut to size. */
+static void text_of(void *id, uint32_t what, char *text, size_t size) {
+  char whole[1024] = "";
+  dg_cl.clGetDeviceInfo(id, what, sizeof whole - 1, whole, NULL);
+  snprintf(text, size, "%s", whole);
+}
+
+/* What the kernels need of a device's single precision. */
+static dg_status check_arithmetic(const dg_device *device, void *id) {
+  enum { DENORM = 1, TO_NEAREST = 4, FMA = 32 };
+  uint64_t config = 0;
+  uint32_t compiler = 0, little = 0;
+  char version[64] = "";
+  dg_cl.clGetDeviceInfo(id, FP_CONFIG, sizeof config, &config, NULL);
+  dg_cl.clGetDeviceInfo(id, COMPILER, sizeof compiler, &compiler, NULL);
+  dg_cl.clGetDeviceInfo(id, LITTLE_ENDIAN_DEVICE, sizeof little, &little, NULL);
+  text_of(id, VERSION, version, sizeof version);
+  int major = 0, minor = 0;
+  if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || 10 * major + minor < 12)
+    return dg_fail(DG_ERROR_DEVICE, "%s is of \"%s\"; 1.2 or later is needed", device->name,
+                   version);
+  const char *assumed = getenv("DETGEMM_OPENCL_ASSUME_FMA");
+  if (assumed && strcmp(assumed, "1") == 0) config |= FMA;
+  const char *lack = !compiler                ? "compiler"
+                     : !little                ? "little-endian memory"
+                     : !(config & DENORM)     ? "subnormal numbers (CL_FP_DENORM)"
+                     : !(config & TO_NEAREST) ? "rounding to nearest (CL_FP_ROUND_TO_NEAREST)"
+                     : !(config & FMA)        ? "fused multiply-add (CL_FP_FMA)"
+                                              : NULL;
+  if (lack == NULL) return DG_OK;
+  return dg_fail(DG_ERROR_DEVICE, "%s has no %s, which the fma order needs; use another device",
+                 device->name, lack);
+}
+
+static dg_status start(dg_opencl_state *state, int index) {
+  enum { TYPE_CPU = 2 };
+  char name[96] = "", version[40] = "";
+  uint64_t type = 0, local = 0;
+  uint32_t units = 0;
+  void *id = state->device = dg_opencl_device(index);
+  text_of(id, NAME, name, sizeof name);
+  text_of(id, VERSION, version, sizeof version);
+  dg_cl.clGetDeviceInfo(id, DEVICE_TYPE, sizeof type, &type, NULL);
+  dg_cl.clGetDeviceInfo(id, LOCAL_BYTES, sizeof local, &local, NULL);
+  dg_cl.clGetDeviceInfo(id, COMPUTE_UNITS, sizeof units, &units, NULL);
+  state->facts = (dg_gpu_facts){.arch = type & TYPE_CPU ? DG_OPENCL_CPU : DG_OPENCL_GPU,
+                                .multiprocessors = units ? (int)units : 1,
+                                .shared_bytes = local < INT32_MAX ? (int)local : INT32_MAX};
+  snprintf(state->description, sizeof state->description, "%.80s, %.36s, %d compute units", name,
+           version, state->facts.multiprocessors);
+  return dg_opencl_build(id, NULL, &state->programs);
+}
+
+static dg_status allocate(void *context, void **data, size_t bytes) {
+  (void)context;
+  *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  return *data ? DG_OK : dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe");
+}
+
+static dg_status copy(void *context, void *to, const void *from, size_t bytes) {
+  (void)context;
+  memcpy(to, from, bytes);
+  return DG_OK;
+}
+
+static void release(void *context, void *data) {
+  (void)context;
+  free(data);
+}
+
+static void info_of(const dg_device *device, int index, dg_kernel_info *info) {
+  (void)device;
+  *info = (dg_kernel_info){.name = dg_opencl_row(index)->name, .order = DG_ORDER_FMA};
+}
+
+static void stop(dg_opencl_state *state) {
+  while (state->programs) {
+    dg_opencl_program *next = state->programs->next;
+    if (!dg_gpu_forked()) dg_opencl_program_free(state->programs);
+    state->programs = next;
+  }
+}
+
+static dg_status join(dg_device *device, int index) {
+  dg_opencl_state **state = &states[index];
+  if (*state == NULL) {
+    *state = calloc(1, sizeof **state);
+    if (*state == NULL) return dg_fail(DG_ERROR_MEMORY, "no memory for the state of a device");
+    pthread_mutex_init(&(*state)->lock, NULL);
+  }
+  dg_status status = check_arithmetic(device, dg_opencl_device(index));
+  if (status == DG_OK && (*state)->handles == 0) status = start(*state, index);
+  if (status != DG_OK) return status;
+  (*state)->handles++;
+  device->state = *state;
+  snprintf(device->description, sizeof device->description, "%s", (*state)->description);
+  int rows = 0;
+  while (dg_opencl_row(rows)) rows++;
+  status = dg_device_list_kernels(device, rows, info_of);
+  if (status != DG_OK) return status;
+  const dg_probe_memory memory = {
+      .alloc = allocate, .copy_in = copy, .copy_out = copy, .release = release, .large = true};
+  return dg_probe(device, &memory, (*state)->verdicts);
+}
+
+static dg_status open_device(dg_device *device, int index) {
+  const char *why;
+  if (dg_gpu_forked()) return forked_child(device);
+  const int count = dg_opencl_load(&why);
+  if (count == 0) return dg_fail(DG_ERROR_DEVICE, "%s is not there: %s", device->name, why);
+  if (index >= count)
+    return dg_fail(DG_ERROR_DEVICE, "%s is not there: this process sees %d OpenCL device%s",
+                   device->name, count, count > 1 ? "s" : "");
+  pthread_mutex_lock(&open_lock);
+  const dg_status status = join(device, index);
+  pthread_mutex_unlock(&open_lock);
+  return status;
+}
+
+static void close_device(dg_device *device) {
+  dg_opencl_state *state = device->state;
+  if (state == NULL) return; /* it was never opened */
+  pthread_mutex_lock(&open_lock);
+  if (--state->handles == 0) stop(state);
+  pthread_mutex_unlock(&open_lock);
+}
+
+static int count_devices(void) {
+  const char *why;
+  return dg_gpu_forked() ? 0 : dg_opencl_load(&why);
+}
+
+const dg_backend dg_opencl_backend = {
+    .name = "opencl",
+    .numbered = true,
+    .count = count_devices,
+    .open = open_device,
+    .close = close_device,
+    .choose = choose,
+    .takes = takes,
+    .run = run,
+};
