@@ -10,6 +10,31 @@
 
 DG_DEVICE uint32_t dg_shared(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
+DG_DEVICE void dg_shared_store(uint32_t to, float2 v) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(v.x), "f"(v.y) : "memory");
+}
+
+DG_DEVICE void dg_shared_store(uint32_t to, float4 v) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(v.x), "f"(v.y), "f"(v.z),
+               "f"(v.w)
+               : "memory");
+}
+
+DG_DEVICE float2 dg_shared_load2(uint32_t from) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(from) : "memory");
+  return v;
+}
+
+DG_DEVICE float4 dg_shared_load4(uint32_t from) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
+
 /* mbarrier: a phase ends when `count` arrivals and all expected bytes are in. */
 DG_DEVICE void dg_barrier_init(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
@@ -49,6 +74,15 @@ DG_DEVICE void dg_barrier_wait(uint32_t barrier, uint32_t parity) {
       "@!done bra again;\n\t}" ::"r"(barrier),
       "r"(parity)
       : "memory");
+}
+
+/* Named barriers of the block: some threads arrive, others wait, `threads` in all. */
+DG_DEVICE void dg_named_arrive(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+DG_DEVICE void dg_named_wait(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
 /* TMA: a box of a rank-3 tensor map to shared memory, its bytes counted by `barrier`. */
@@ -119,6 +153,14 @@ DG_DEVICE void dg_registers_raise() {
 template <int COUNT>
 DG_DEVICE void dg_registers_lower() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+/* One lane of the warp, the same every time; the compiler knows then that it is alone. */
+DG_DEVICE bool dg_elect() {
+  uint32_t elected;
+  asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}"
+               : "=r"(elected));
+  return elected != 0;
 }
 
 /* The 8x8 matrix of 16-bit elements spread over a warp, two a lane, transposed. */

@@ -6,7 +6,7 @@
  * the tc16 order. Elements past an edge arrive as zeros, which change nothing in this order. The
  * blocks of a cluster share tiles by multicast, each loading its part of them. */
 #include "../gpu.h"
-#include "epilogue.cuh"
+#include "staging.cuh"
 #include "tc16_wgmma.h"
 #include "wgmma.cuh"
 
@@ -90,52 +90,77 @@ struct schedule {
   }
 };
 
-/* One operand's part of a slice: rows [first, first + EXTENT) of m or n by 64 k. The `shares`
- * blocks that need it load a part each and send it to all. */
+/* One operand's way into the stages. The `shares` blocks that need a tile load a part of it each
+ * and send it to all of them. All that a slice does not change is computed once a tile: the one
+ * thread that feeds the ring must keep up with the tensor cores. */
 template <int EXTENT>
-DG_DEVICE void load_operand(const CUtensorMap *map, bool mn_major, uint32_t to, uint32_t barrier,
-                            int64_t first, int64_t k, int64_t z, uint32_t shares, uint32_t share,
-                            uint16_t blocks) {
-  const auto load = [&](uint32_t offset, int64_t x, int64_t y) {
-    if (shares == 1) dg_tma_load(to + offset, map, barrier, (int)x, (int)y, (int)z);
-    else dg_tma_multicast(to + offset, map, barrier, (int)x, (int)y, (int)z, blocks);
-  };
-  if (!mn_major) {
-    const uint32_t rows = EXTENT / shares;
-    load(share * rows * BK * 2, k, first + share * rows);
-    return;
+struct source {
+  static constexpr uint32_t width = dg_wgmma_tile<EXTENT, true>::width;
+  const CUtensorMap *map;
+  bool mn_major, shared;
+  uint16_t blocks; /* the blocks that get this one's part */
+  uint32_t offset; /* of the part within the tile */
+  int part;        /* first row (K-major) or line (MN-major) of the part */
+  int x, y, z;
+
+  DG_DEVICE source(const CUtensorMap *tensor, bool mn, uint32_t shares, uint32_t share,
+                   uint16_t targets)
+      : map(tensor), mn_major(mn), shared(shares > 1), blocks(targets) {
+    part = (int)(share * ((mn ? BK : EXTENT) / shares));
+    offset = (uint32_t)part * (mn ? width : BK) * 2;
   }
-  constexpr uint32_t width = dg_wgmma_tile<EXTENT, true>::width;
-  const uint32_t lines = BK / shares;
+  DG_DEVICE void begin(int64_t first, int64_t product) {
+    x = mn_major ? (int)first : 0;
+    y = mn_major ? part : (int)first + part;
+    z = (int)product;
+  }
+  DG_DEVICE void box(uint32_t to, uint32_t barrier, int at) const {
+    if (shared) dg_tma_multicast(to, map, barrier, at, y, z, blocks);
+    else dg_tma_load(to, map, barrier, at, y, z);
+  }
+  /* The next 64 k. */
+  DG_DEVICE void load(uint32_t tile, uint32_t barrier) {
+    const uint32_t to = tile + offset;
+    if (!mn_major) {
+      box(to, barrier, x);
+      x += BK;
+      return;
+    }
 #pragma unroll
-  for (uint32_t i = 0; i < EXTENT / width; i++)
-    load((i * BK + share * lines) * width * 2, first + i * width, k + share * lines);
-}
+    for (uint32_t i = 0; i < EXTENT / width; i++)
+      box(to + i * (width * BK * 2), barrier, x + (int)(i * width));
+    y += BK;
+  }
+};
 
 template <class S>
 DG_DEVICE void produce(const dg_problem &p, const CUtensorMap *map_a, const CUtensorMap *map_b,
                        const dg_gpu_tuning &t, const place &here, ring<S> r) {
-  const int kind = t.v[DG_WGMMA_KIND];
+  const int kind = t.v[DG_WGMMA_KIND],
+            stages = (int)((p.k + BK * S::SLICES - 1) / (BK * S::SLICES));
   uint16_t row = 0, column = 0; /* the blocks that share this one's tile of A, of B */
   for (uint32_t i = 0; i < here.cn; i++) row |= (uint16_t)(1u << (here.m + i * here.cm));
   for (uint32_t i = 0; i < here.cm; i++) column |= (uint16_t)(1u << (i + here.n * here.cm));
-  const bool many_a = p.a.bs != 0, many_b = p.b.bs != 0;
+  source<S::BM> a(map_a, kind & 2, here.cn, here.n, row);
+  source<S::BN> b(map_b, kind & 4, here.cm, here.m, column);
   r.parity = 1; /* the stages are empty at first */
   schedule<S> work(p, t, here);
-  while (work.next())
-    for (int64_t k = 0; k < p.k; k += BK * S::SLICES) {
+  dg_dependency_wait();
+  while (work.next()) {
+    a.begin(work.m, p.a.bs ? work.z : 0);
+    b.begin(work.n, p.b.bs ? work.z : 0);
+    for (int i = 0; i < stages; i++) {
+      const uint32_t full = r.full_now();
       dg_barrier_wait(r.empty_now(), r.parity);
-      dg_barrier_expect(r.full_now(), S::stage_bytes);
+      dg_barrier_expect(full, S::stage_bytes);
 #pragma unroll
-      for (int i = 0; i < S::SLICES; i++) {
-        const uint32_t to = r.slice(i);
-        load_operand<S::BM>(map_a, kind & 2, to, r.full_now(), work.m, k + i * BK,
-                            many_a ? work.z : 0, here.cn, here.n, row);
-        load_operand<S::BN>(map_b, kind & 4, to + S::a_bytes, r.full_now(), work.n, k + i * BK,
-                            many_b ? work.z : 0, here.cm, here.m, column);
+      for (int slice = 0; slice < S::SLICES; slice++) {
+        a.load(r.slice(slice), full);
+        b.load(r.slice(slice) + S::a_bytes, full);
       }
       r.advance();
     }
+  }
 }
 
 /* Tells everyone who writes into this block's stage that this warpgroup has read it. */
@@ -147,9 +172,9 @@ DG_DEVICE void release(uint32_t empty, const place &here) {
 }
 
 /* The chain of one warpgroup over all k. A stage is released once the next one's instructions are
- * in flight. */
+ * in flight. After stage `lead` the other warpgroup may begin. */
 template <class S, bool F16, bool MN_A, bool MN_B>
-DG_DEVICE void accumulate(int64_t stages, int group, const place &here, ring<S> &r,
+DG_DEVICE void accumulate(int stages, int lead, int group, const place &here, ring<S> &r,
                           float (&acc)[S::BN / 2]) {
   using tile_a = dg_wgmma_tile<64, MN_A>;
   using tile_b = dg_wgmma_tile<S::BN, MN_B>;
@@ -172,8 +197,9 @@ DG_DEVICE void accumulate(int64_t stages, int group, const place &here, ring<S> 
   dg_wgmma_wait<0>(); /* without it ptxas sees accumulators defined in flight and serialises all */
   uint32_t before = r.empty_now();
   r.advance();
-  for (int64_t i = 1; i < stages; i++) {
+  for (int i = 1; i < stages; i++) {
     issue();
+    if (i == lead) dg_named_arrive(1, 256);
     dg_wgmma_wait<1>();
     release(before, here);
     before = r.empty_now();
@@ -186,23 +212,40 @@ DG_DEVICE void accumulate(int64_t stages, int group, const place &here, ring<S> 
 template <class S>
 DG_DEVICE void consume(const dg_problem &p, const dg_gpu_tuning &t, const place &here, int group,
                        ring<S> r) {
-  const int64_t stages = (p.k + BK * S::SLICES - 1) / (BK * S::SLICES);
+  const int stages = (int)((p.k + BK * S::SLICES - 1) / (BK * S::SLICES));
+  int lead = S::consumers == 2 && stages > 2 ? 2 : 0;
+  const dg_staging staging(r.data + S::STAGES * S::stage_bytes +
+                           threadIdx.x / 32 * DG_STAGING_BYTES);
   float acc[S::BN / 2];
   schedule<S> work(p, t, here);
+  dg_dependency_wait();
+  if (lead != 0 && group == 1) { /* so that one's epilogue runs beside the other's instructions */
+    dg_named_wait(1, 256);
+    lead = 0;
+  }
   while (work.next()) {
     const int64_t m = work.m + threadIdx.x / 32 * 16;
-    dg_load_start(p, work.z, m, work.n, acc);
+    if (p.start.data == nullptr)
+#pragma unroll
+      for (int e = 0; e < S::BN / 2; e++) acc[e] = 0;
+    else if (dg_staging_fits(p.start, work.n, p.n, S::BN))
+      dg_load_start_staged(p, work.z, m, work.n, staging, acc);
+    else dg_load_start(p, work.z, m, work.n, acc);
     switch (t.v[DG_WGMMA_KIND]) {
-      case 0: accumulate<S, false, false, false>(stages, group, here, r, acc); break;
-      case 1: accumulate<S, true, false, false>(stages, group, here, r, acc); break;
-      case 2: accumulate<S, false, true, false>(stages, group, here, r, acc); break;
-      case 3: accumulate<S, true, true, false>(stages, group, here, r, acc); break;
-      case 4: accumulate<S, false, false, true>(stages, group, here, r, acc); break;
-      case 5: accumulate<S, true, false, true>(stages, group, here, r, acc); break;
-      case 6: accumulate<S, false, true, true>(stages, group, here, r, acc); break;
-      default: accumulate<S, true, true, true>(stages, group, here, r, acc); break;
+      case 0: accumulate<S, false, false, false>(stages, lead, group, here, r, acc); break;
+      case 1: accumulate<S, true, false, false>(stages, lead, group, here, r, acc); break;
+      case 2: accumulate<S, false, true, false>(stages, lead, group, here, r, acc); break;
+      case 3: accumulate<S, true, true, false>(stages, lead, group, here, r, acc); break;
+      case 4: accumulate<S, false, false, true>(stages, lead, group, here, r, acc); break;
+      case 5: accumulate<S, true, false, true>(stages, lead, group, here, r, acc); break;
+      case 6: accumulate<S, false, true, true>(stages, lead, group, here, r, acc); break;
+      default: accumulate<S, true, true, true>(stages, lead, group, here, r, acc); break;
     }
-    dg_store(p, work.z, m, work.n, acc);
+    lead = 0;
+    if (dg_staging_fits(p.out, work.n, p.n, S::BN)) {
+      dg_add_bias(p, work.z, dg_spot(p, m, work.n), acc);
+      dg_store_staged(p, work.z, m, work.n, staging, acc);
+    } else dg_store(p, work.z, m, work.n, acc);
   }
 }
 
@@ -229,11 +272,12 @@ DG_DEVICE void gemm(const dg_problem &p, const CUtensorMap *map_a, const CUtenso
   dg_cluster_arrive();
   dg_cluster_wait();
   dg_dependents_launch();
-  dg_dependency_wait();
   if (group == S::consumers) {
     if constexpr (S::consumers == 2) dg_registers_lower<56>();
-    if (threadIdx.x == S::consumers * 128) produce<S>(p, map_a, map_b, t, here, r);
-    __syncwarp();
+    if (threadIdx.x < S::consumers * 128 + 32) {
+      if (dg_elect()) produce<S>(p, map_a, map_b, t, here, r);
+      __syncwarp();
+    }
   } else {
     if constexpr (S::consumers == 2) dg_registers_raise<224>();
     consume<S>(p, t, here, group, r);
