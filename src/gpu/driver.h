@@ -168,6 +168,9 @@ dg_status dg_gpu_check_alignment(const dg_problem *p);
 dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, void *first,
                          const void *offsets, void *stream);
 
+/* pointers.c: whether the device can use the memory of a product. */
+dg_status dg_gpu_check_pointers(const dg_device *device, const dg_problem *p, const void *offsets);
+
 /* grouped.c */
 dg_status dg_gpu_run_grouped(dg_device *device, const dg_grouped *g, void *stream);
 

@@ -69,34 +69,6 @@ static int launch(const dg_gpu_driver *driver, void *function, const dg_gpu_laun
                         l->shared_bytes, stream, parameters, NULL);
 }
 
-/* A pointer that the device cannot use would be a fault, after which the process has lost the
- * device; asking costs 0.1 microseconds each. Memory of another device counts as usable where this
- * device has been given access to it. */
-static dg_status check_pointers(const dg_device *device, const dg_problem *p, const void *offsets) {
-  const dg_gpu_state *state = device->state;
-  const dg_gpu_attributes *names = &state->platform->attributes;
-  const void *all[] = {p->a.data, p->b.data, p->out.data, p->start.data, p->bias.data, offsets};
-  const int attributes[] = {names->pointer_type, names->pointer_device, names->pointer_access};
-  for (int i = 0; i < 6; i++) {
-    int type = 0, owner = -1, access = 0;
-    void *values[] = {&type, &owner, &access};
-    if (all[i] == NULL || (i < 2 && p->k == 0)) continue;
-    const int error =
-        state->platform->driver.pointer_get(3, attributes, values, (void *)(uintptr_t)all[i]);
-    if (error != 0) return dg_gpu_fail(state->platform, error, "asking about a pointer");
-    if (type == 0)
-      return dg_fail(DG_ERROR_ARGUMENT,
-                     "%p is no memory that %s can use; pass device memory, or pinned or managed "
-                     "host memory",
-                     all[i], device->name);
-    if (owner != state->device && access == 0)
-      return dg_fail(DG_ERROR_ARGUMENT,
-                     "%p is memory of device %d; use %s:%d, copy it, or let %s access it", all[i],
-                     owner, state->platform->name, owner, device->name);
-  }
-  return DG_OK;
-}
-
 static dg_status refused(const dg_gpu_state *state, int error, const char *row) {
   const dg_status status = dg_gpu_fail(state->platform, error, row);
   const bool of_the_row = error == DG_GPU_INVALID_VALUE || error == DG_GPU_OUT_OF_RESOURCES;
@@ -143,7 +115,7 @@ dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, voi
                    device->name);
   const int error = dg_gpu_enter(state, &pushed);
   if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
-  dg_status status = state->check_pointers ? check_pointers(device, p, offsets) : DG_OK;
+  dg_status status = state->check_pointers ? dg_gpu_check_pointers(device, p, offsets) : DG_OK;
   if (status == DG_OK) status = launch_row(state, kernel, p, first, stream);
   dg_gpu_leave(state, pushed);
   return status;
