@@ -5,7 +5,7 @@
 
 #include "cuda.h"
 
-enum { BK = 64 };
+enum { BK = 64, STAGING = 2048 /* of a consumer warp: DG_STAGING_BYTES in staging.cuh */ };
 
 typedef struct tile {
   int bm, bn, stages, slices;
@@ -122,7 +122,7 @@ static void prepare(const tile *t, const dg_problem *p, const dg_gpu_facts *fact
   launch->grid[1] = launch->grid[2] = 1;
   launch->block = (uint32_t)t->bm * 2 + 128;
   launch->shared_bytes =
-      (uint32_t)((t->bm + t->bn) * BK * 2 * t->slices * t->stages + t->bm / 16 * 2048 + 1024);
+      (uint32_t)((t->bm + t->bn) * BK * 2 * t->slices * t->stages + t->bm / 16 * STAGING + 1024);
   launch->overlap = true;
   launch->map_count = 2;
   fill_map(&launch->maps[0], &p->a, a, p->m, p->k, p->batch, 64, (uint32_t)(t->bm / l.cluster_n),
