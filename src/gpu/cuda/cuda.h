@@ -7,7 +7,7 @@
 #include "../gpu.h"
 
 /* One line per .cu file; CMakeLists.txt lists them too. */
-#define DG_CUDA_FILES(F) F(fma) F(fma_grouped) F(tc16_any) F(tc16_stream) F(tc16_wgmma)
+#define DG_CUDA_FILES(F) F(fma) F(fma_grouped) F(tc16_any) F(tc16_copy) F(tc16_stream) F(tc16_wgmma)
 
 #ifdef DETGEMM_CUDA_KERNELS /* defined by the build where it compiles them */
 #define DG_CUDA_IMAGE DG_GPU_IMAGE

@@ -85,6 +85,10 @@ DG_DEVICE void dg_named_wait(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+/* Makes this thread's ordinary stores to shared memory visible to wgmma and the copy engine, once a
+ * barrier has followed. */
+DG_DEVICE void dg_shared_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 /* TMA: a box of a rank-3 tensor map to shared memory, its bytes counted by `barrier`. */
 DG_DEVICE void dg_tma_prefetch(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");

@@ -1,8 +1,6 @@
 /* The rows of tc16_stream.cu. */
 #include "tc16_stream.h"
 
-#include <stdlib.h>
-
 #include "cuda.h"
 
 static int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -37,24 +35,15 @@ static double blocks(const dg_problem *p, int n, int cluster) {
          (double)ceil_div(p->m, DG_STREAM_M) * (double)p->batch;
 }
 
-static bool fits(const dg_problem *p, int n) {
-  const int64_t limit = (int64_t)1 << 30;
+static bool fits(const dg_problem *p, const dg_gpu_facts *facts) {
+  const int64_t limit = (int64_t)1 << 30; /* coordinates and block numbers are 32 bits */
+  (void)facts;
   return p->k > 0 && p->k < limit && p->m < limit && p->n < limit && p->batch < limit &&
-         blocks(p, n, 8) < (double)limit &&
-         (k_major_a(p) || mappable(&p->a, p->k, p->a.cs, p->a.rs, p->batch)) &&
-         (k_major_b(p) || (n >= 16 && mappable(&p->b, p->k, p->b.rs, p->b.cs, p->batch)));
+         blocks(p, 16, 8) < (double)limit && k_major_a(p) &&
+         (k_major_b(p) || mappable(&p->b, p->k, p->b.rs, p->b.cs, p->batch));
 }
 
-static int option(const char *name, int otherwise) {
-  const char *text = getenv(name);
-  return text ? atoi(text) : otherwise;
-}
-
-static int cluster_of(const dg_problem *p, int n) {
-  const int c = p->m <= 16 ? 1 : p->m <= 32 ? 2 : 4;
-  (void)n;
-  return option("DETGEMM_C", c);
-}
+static int cluster_of(const dg_problem *p) { return p->m <= 16 ? 1 : p->m <= 32 ? 2 : 4; }
 
 /* The largest of: the chains of a multiprocessor; what it takes in; what the L2 gives to all; what
  * memory gives. Measured on an H200: a step of 64 x n x 16 takes 16 + n / 4 or n / 2 cycles. */
@@ -64,74 +53,87 @@ static double microseconds(const dg_problem *p, const dg_gpu_facts *facts, int n
   const double rows = (double)least(DG_STREAM_M, ceil_div(p->m, 8) * 8);
   const double chain = rounds * k / 16 * (n < 64 ? 16 + n / 4.0 : n / 2.0) / 1750;
   const double one = rounds * 2 * k * (rows + n) / 70e3;
-  const double all = count * 2 * k * (rows / cluster_of(p, n) + n) / 5.5e6;
+  const double all = count * 2 * k * (rows / cluster_of(p) + n) / 5.5e6;
   const double memory = 2 * k * (double)(p->m + p->n) * (double)p->batch / 4.2e6;
   return 2 + most(most(chain, one), most(all, memory));
 }
 
-static dg_gpu_map map_of(const dg_operand *x, bool mn_major, int64_t k, int64_t extent, int64_t is,
-                         int64_t ks, int64_t batch, uint32_t line, uint32_t lines) {
-  const int64_t pitch = mn_major ? ks : is, count = mn_major ? k : extent;
+/* A map of lines along k, `rows` by a slice a box; folded: by all slices of a stage. */
+static dg_gpu_map k_major_map(const dg_operand *x, const dg_problem *p, int64_t extent,
+                              int64_t pitch, int rows, int slices, bool folded) {
+  dg_gpu_map map = {
+      .base = x->data,
+      .rank = 3,
+      .dims = {(uint64_t)p->k, (uint64_t)extent, x->bs ? (uint64_t)p->batch : 1},
+      .strides = {extent == 1 ? 16 : (uint64_t)pitch * 2, x->bs ? (uint64_t)x->bs * 2 : 16},
+      .box = {DG_STREAM_SLICE, (uint32_t)rows, 1},
+      .swizzle_bytes = 128,
+      .promotion_bytes = 256};
+  if (folded) {
+    map.dims[0] = DG_STREAM_SLICE;
+    map.dims[2] = (uint64_t)p->k / DG_STREAM_SLICE;
+    map.strides[1] = DG_STREAM_SLICE * 2;
+    map.box[2] = (uint32_t)slices;
+  }
+  return map;
+}
+
+static dg_gpu_map n_major_map(const dg_operand *x, const dg_problem *p, int n, int slices) {
   return (dg_gpu_map){
       .base = x->data,
       .rank = 3,
-      .dims = {(uint64_t)(mn_major ? extent : k), (uint64_t)count,
-               (uint64_t)(x->bs == 0 ? 1 : batch)},
-      .strides = {(uint64_t)(count == 1 ? 16 : pitch * 2), (uint64_t)(x->bs == 0 ? 16 : x->bs * 2)},
-      .box = {line, lines, 1},
-      .swizzle_bytes = (int)line * 2,
+      .dims = {(uint64_t)p->n, (uint64_t)p->k, x->bs ? (uint64_t)p->batch : 1},
+      .strides = {p->k == 1 ? 16 : (uint64_t)x->rs * 2, x->bs ? (uint64_t)x->bs * 2 : 16},
+      .box = {(uint32_t)n, (uint32_t)(DG_STREAM_SLICE * slices), 1},
+      .swizzle_bytes = n * 2,
       .promotion_bytes = 256};
 }
 
-static void prepare(const dg_problem *p, int n, dg_gpu_launch *launch) {
-  const bool mn_a = !k_major_a(p), mn_b = !k_major_b(p);
-  const int cluster = cluster_of(p, n);
-  const int rows = mn_a ? 64 : (int)least(64, ceil_div(p->m, 8 * cluster) * 8 * cluster);
-  const int width = n % 64 == 0 ? 64 : n % 32 == 0 ? 32 : 16;
-  const int stage = (rows + n) * DG_STREAM_SLICE * 2 * DG_STREAM_SLICES;
-  const int room = option("DETGEMM_BYTES", n > 128 ? 200 : 100) * 1024;
-  const int depth = (int)least(DG_STREAM_STAGES, room / stage);
+static void prepare(const dg_problem *p, int n, int slices, dg_gpu_launch *launch) {
+  const bool mn_b = !k_major_b(p), whole = p->k % DG_STREAM_SLICE == 0;
+  const bool fold_a = whole && p->a.bs == 0, fold_b = whole && p->b.bs == 0 && !mn_b;
+  const int cluster = cluster_of(p);
+  const int rows = (int)least(64, ceil_div(p->m, 8 * cluster) * 8 * cluster);
+  const int stage = (rows + n) * DG_STREAM_SLICE * 2 * slices;
+  const int depth = (int)least(DG_STREAM_STAGES, DG_STREAM_BYTES / stage);
 
   launch->grid[0] = (uint32_t)blocks(p, n, cluster);
   launch->grid[1] = launch->grid[2] = 1;
   launch->block = DG_STREAM_THREADS;
   launch->cluster = (uint32_t)cluster;
-  /* barriers, alignment; the last tile of A is read as if it had 64 rows */
+  /* barriers, alignment; the last slice of A is read as if it had 64 rows */
   launch->shared_bytes = (uint32_t)(depth * stage + 2048 + (64 - rows) * DG_STREAM_SLICE * 2);
-  launch->overlap = option("DETGEMM_PDL", 1);
+  launch->overlap = true;
   launch->map_count = 2;
-  launch->maps[0] =
-      map_of(&p->a, mn_a, p->k, p->m, p->a.rs, p->a.cs, p->batch, 64, (uint32_t)(rows / cluster));
-  launch->maps[1] = map_of(&p->b, mn_b, p->k, p->n, p->b.cs, p->b.rs, p->batch,
-                           mn_b ? (uint32_t)width : 64, mn_b ? 64 : (uint32_t)n);
-  launch->tuning.v[DG_STREAM_KIND] = (p->a.dtype == DG_F16) + 2 * mn_a + 4 * mn_b;
+  launch->maps[0] = k_major_map(&p->a, p, p->m, p->a.rs, rows / cluster, slices, fold_a);
+  launch->maps[1] = mn_b ? n_major_map(&p->b, p, n, slices)
+                         : k_major_map(&p->b, p, p->n, p->b.cs, n, slices, fold_b);
+  launch->tuning.v[DG_STREAM_KIND] = (p->a.dtype == DG_F16) + 2 * mn_b;
   launch->tuning.v[DG_STREAM_ROWS] = rows;
   launch->tuning.v[DG_STREAM_DEPTH] = depth;
-  launch->tuning.v[DG_STREAM_AHEAD] = option("DETGEMM_AHEAD", 16);
+  launch->tuning.v[DG_STREAM_AHEAD] = DG_STREAM_PREFETCH;
+  launch->tuning.v[DG_STREAM_FOLD_A] = fold_a;
+  launch->tuning.v[DG_STREAM_FOLD_B] = fold_b;
 }
 
-#define FUNCTIONS(N)                                                                               \
-  static bool fits_##N(const dg_problem *p, const dg_gpu_facts *facts) {                           \
-    (void)facts;                                                                                   \
-    return fits(p, N);                                                                             \
-  }                                                                                                \
+#define FUNCTIONS(N, SLICES)                                                                       \
   static double microseconds_##N(const dg_problem *p, const dg_gpu_facts *facts) {                 \
     return microseconds(p, facts, N);                                                              \
   }                                                                                                \
   static void prepare_##N(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch) { \
     (void)facts;                                                                                   \
-    prepare(p, N, launch);                                                                         \
+    prepare(p, N, SLICES, launch);                                                                 \
   }
 DG_STREAM_TILES(FUNCTIONS)
 
-#define ROW(N)                \
+#define ROW(N, SLICES)        \
   {"tc16_stream" #N "_sm90a", \
    "dg_tc16_stream_" #N,      \
    dg_cuda_tc16_stream_image, \
    DG_ORDER_TC16,             \
    90,                        \
    90,                        \
-   fits_##N,                  \
+   fits,                      \
    microseconds_##N,          \
    prepare_##N},
 const dg_gpu_kernel dg_cuda_tc16_stream_rows[] = {DG_STREAM_TILES(ROW)};

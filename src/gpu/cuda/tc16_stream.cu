@@ -13,15 +13,15 @@
 
 namespace {
 
-constexpr int SLICE = DG_STREAM_SLICE, SLICES = DG_STREAM_SLICES;
+constexpr int SLICE = DG_STREAM_SLICE;
+constexpr uint32_t LINE = SLICE * 2; /* bytes */
 
-/* Where a block works, and its ring. */
-template <int N>
+/* Where a block works, and its ring. A stage has the slices of A, then those of B. */
+template <int N, int SLICES>
 struct place {
   int64_t m, n, z; /* the first element */
-  uint32_t peers, rank;
-  int slices, depth;
-  uint32_t rows, a_bytes, slice_bytes, data, full, empty;
+  uint32_t peers, rank, rows, stage_bytes, data, full, empty;
+  int stages, depth;
 
   DG_DEVICE place(const dg_problem &p, const dg_gpu_tuning &t, uint32_t memory)
       : peers(dg_cluster_blocks()), rank(dg_cluster_rank()) {
@@ -30,129 +30,150 @@ struct place {
     n = blockIdx.x % tiles * N;
     m = blockIdx.x / tiles % bands * DG_STREAM_M;
     z = blockIdx.x / tiles / bands;
-    slices = (int)((p.k + SLICE - 1) / SLICE);
+    stages = (int)((p.k + SLICE * SLICES - 1) / (SLICE * SLICES));
     depth = t.v[DG_STREAM_DEPTH];
     rows = (uint32_t)t.v[DG_STREAM_ROWS];
-    a_bytes = rows * SLICE * 2;
-    slice_bytes = a_bytes + N * SLICE * 2;
+    stage_bytes = (rows + N) * LINE * SLICES;
     full = memory;
     empty = memory + 8 * DG_STREAM_STAGES;
     data = (empty + 8 * DG_STREAM_STAGES + 1023) & ~1023u;
   }
-  DG_DEVICE uint32_t stage(int slot) const { return data + slot * SLICES * slice_bytes; }
 };
 
-/* A slice of B, handed box by box to load(offset, x, y). */
-template <int N, class Load>
-DG_DEVICE void each_box(bool mn_major, int n, int k, Load load) {
-  constexpr int width = dg_wgmma_tile<N, true>::width;
-  if (!mn_major) load(0, k, n);
-  else
-    for (int i = 0; i < N / width; i++) load(i * width * SLICE * 2, n + i * width, k);
-}
+/* The boxes of one operand, stage after stage. */
+struct boxes {
+  const CUtensorMap *map;
+  int count, x, y, z, dx, dy, dz; /* of a stage; where the next one is; from box to box */
 
-/* This block's share of a slice of A, sent to all blocks of the cluster. */
-template <int N>
-DG_DEVICE void load_a(const place<N> &here, const CUtensorMap *map, bool mn_major, int k, int z,
-                      uint32_t to, uint32_t barrier) {
-  const int share = (mn_major ? SLICE : here.rows) / here.peers, first = share * here.rank;
-  const int m = (int)here.m, x = mn_major ? m : k, y = (mn_major ? k : m) + first;
-  to += first * SLICE * 2;
-  if (here.peers == 1) dg_tma_load(to, map, barrier, x, y, z);
-  else dg_tma_multicast(to, map, barrier, x, y, z, (uint16_t)((1u << here.peers) - 1));
-}
+  DG_DEVICE boxes(const CUtensorMap *map_, bool mn_major, bool folded, int slices, int first,
+                  int z_)
+      : map(map_),
+        count(folded || mn_major ? 1 : slices),
+        x(mn_major ? first : 0),
+        y(mn_major ? 0 : first),
+        z(folded ? 0 : z_),
+        dx(mn_major || folded ? 0 : SLICE),
+        dy(mn_major ? SLICE * slices : 0),
+        dz(folded ? slices : 0) {}
 
-template <int N>
-DG_DEVICE void produce(const dg_problem &p, const place<N> &here, const dg_gpu_tuning &t,
+  DG_DEVICE void advance() {
+    x += dx;
+    y += dy;
+    z += dz;
+  }
+};
+
+template <int N, int SLICES>
+DG_DEVICE void produce(const dg_problem &p, const place<N, SLICES> &here, const dg_gpu_tuning &t,
                        const CUtensorMap *map_a, const CUtensorMap *map_b) {
-  const bool mn_a = t.v[DG_STREAM_KIND] & 2, mn_b = t.v[DG_STREAM_KIND] & 4;
-  const int za = p.a.bs ? (int)here.z : 0, zb = p.b.bs ? (int)here.z : 0, n = (int)here.n;
-  for (int i = 0; i < min(t.v[DG_STREAM_AHEAD], here.slices); i++)
-    each_box<N>(mn_b, n, i * SLICE,
-                [&](uint32_t, int x, int y) { dg_tma_prefetch_box(map_b, x, y, zb); });
+  const bool mn_b = t.v[DG_STREAM_KIND] & 2;
+  const int share = here.rows / here.peers, first = share * here.rank;
+  boxes a(map_a, false, t.v[DG_STREAM_FOLD_A], SLICES, (int)here.m + first,
+          p.a.bs ? (int)here.z : 0);
+  boxes b(map_b, mn_b, t.v[DG_STREAM_FOLD_B], SLICES, (int)here.n, p.b.bs ? (int)here.z : 0);
+  const uint16_t all = (uint16_t)((1u << here.peers) - 1);
+  boxes ahead = b;
+#pragma unroll 1
+  for (int i = min(t.v[DG_STREAM_AHEAD], here.stages); i > 0; i--)
+#pragma unroll 1
+    for (int j = 0; j < ahead.count; j++, ahead.advance())
+      dg_tma_prefetch_box(ahead.map, ahead.x, ahead.y, ahead.z);
   dg_dependency_wait();
   uint32_t parity = 1; /* the stages are empty at first */
-  for (int i = 0, slot = 0; i < here.slices; i += SLICES) {
-    const uint32_t full = here.full + 8 * slot;
-    dg_barrier_wait(here.empty + 8 * slot, parity);
-    dg_barrier_expect(full, SLICES * here.slice_bytes);
-#pragma unroll
-    for (int s = 0; s < SLICES; s++) {
-      const uint32_t to = here.stage(slot) + s * here.slice_bytes;
-      const int k = (i + s) * SLICE;
-      each_box<N>(mn_b, n, k, [&](uint32_t offset, int x, int y) {
-        dg_tma_load(to + here.a_bytes + offset, map_b, full, x, y, zb);
-      });
-      load_a(here, map_a, mn_a, k, za, to, full);
-    }
-    if (++slot == here.depth) {
-      slot = 0;
+  uint32_t full = here.full, empty = here.empty, to = here.data;
+  const uint32_t end = here.full + 8 * here.depth;
+#pragma unroll 1
+  for (int i = here.stages; i > 0; i--) {
+    dg_barrier_wait(empty, parity);
+    dg_barrier_expect(full, here.stage_bytes);
+    uint32_t at = to + here.rows * LINE * SLICES;
+#pragma unroll 1
+    for (int j = 0; j < b.count; j++, b.advance(), at += N * LINE)
+      dg_tma_load(at, b.map, full, b.x, b.y, b.z);
+    at = to + first * LINE;
+#pragma unroll 1
+    for (int j = 0; j < a.count; j++, a.advance(), at += here.rows * LINE)
+      if (here.peers == 1) dg_tma_load(at, a.map, full, a.x, a.y, a.z);
+      else dg_tma_multicast(at, a.map, full, a.x, a.y, a.z, all);
+    full += 8;
+    empty += 8;
+    to += here.stage_bytes;
+    if (full == end) {
+      full = here.full;
+      empty = here.empty;
+      to = here.data;
       parity ^= 1;
     }
   }
 }
 
-/* The chain over all k, at least one slice. A stage is released once the next one's instructions
+/* The chain over all k, at least one stage. A stage is released once the next one's instructions
  * are in flight. */
-template <int N, bool F16, bool MN_A, bool MN_B>
-DG_DEVICE void accumulate(const place<N> &here, float (&acc)[N / 2]) {
-  using tile_a = dg_wgmma_tile<DG_STREAM_M, MN_A>;
+template <int N, int SLICES, bool F16, bool MN_B>
+DG_DEVICE void accumulate(const place<N, SLICES> &here, float (&acc)[N / 2]) {
+  using tile_a = dg_wgmma_tile<DG_STREAM_M, false>;
   using tile_b = dg_wgmma_tile<N, MN_B>;
   const uint32_t lane = threadIdx.x % 32;
-  uint32_t before = 0, parity = 0;
-  int i = 0, slot = 0;
+  uint32_t before = 0, parity = 0, full = here.full, empty = here.empty, to = here.data;
+  const uint32_t end = here.full + 8 * here.depth;
+  int left = here.stages;
   dg_wgmma_settle(acc);
   do {
-    dg_barrier_wait(here.full + 8 * slot, parity);
+    dg_barrier_wait(full, parity);
     dg_wgmma_fence();
 #pragma unroll
     for (int s = 0; s < SLICES; s++) {
-      const uint32_t at = here.stage(slot) + s * here.slice_bytes;
-      const uint64_t a = tile_a::descriptor(at), b = tile_b::descriptor(at + here.a_bytes);
+      const uint64_t a = tile_a::descriptor(to + s * here.rows * LINE);
+      const uint64_t b = tile_b::descriptor(to + (SLICES * here.rows + s * N) * LINE);
 #pragma unroll
       for (int step = 0; step < SLICE / 16; step++)
-        dg_wgmma<F16, MN_A, MN_B>(acc, a + step * (tile_a::k16 >> 4),
-                                  b + step * (tile_b::k16 >> 4));
+        dg_wgmma<F16, false, MN_B>(acc, a + step * (tile_a::k16 >> 4),
+                                   b + step * (tile_b::k16 >> 4));
     }
     dg_wgmma_commit();
     dg_wgmma_wait<1>();
-    if (i > 0 && lane < here.peers) dg_barrier_arrive_at(before, lane);
-    before = here.empty + 8 * slot;
-    if (++slot == here.depth) {
-      slot = 0;
+    if (before) {
+      if (here.peers > 1) {
+        if (lane < here.peers) dg_barrier_arrive_at(before, lane);
+      } else if (lane == 0) dg_barrier_arrive(before);
+    }
+    before = empty;
+    full += 8;
+    empty += 8;
+    to += here.stage_bytes;
+    if (full == end) {
+      full = here.full;
+      empty = here.empty;
+      to = here.data;
       parity ^= 1;
     }
-    i += SLICES;
-  } while (i < here.slices);
+  } while (--left > 0);
   dg_wgmma_wait<0>();
   dg_wgmma_settle(acc);
 }
 
-template <int N>
-DG_DEVICE void consume(const dg_problem &p, const place<N> &here, const dg_gpu_tuning &t) {
-  const int64_t m = here.m + threadIdx.x / 32 * 16;
+template <int N, int SLICES>
+DG_DEVICE void consume(const dg_problem &p, const place<N, SLICES> &here, int warp, int kind) {
+  const int64_t m = here.m + warp * 16;
   float acc[N / 2];
   dg_dependency_wait();
   dg_load_start(p, here.z, m, here.n, acc);
-  switch (t.v[DG_STREAM_KIND]) {
-    case 0: accumulate<N, false, false, false>(here, acc); break;
-    case 1: accumulate<N, true, false, false>(here, acc); break;
-    case 2: accumulate<N, false, true, false>(here, acc); break;
-    case 3: accumulate<N, true, true, false>(here, acc); break;
-    case 4: accumulate<N, false, false, true>(here, acc); break;
-    case 5: accumulate<N, true, false, true>(here, acc); break;
-    case 6: accumulate<N, false, true, true>(here, acc); break;
-    default: accumulate<N, true, true, true>(here, acc); break;
+  switch (kind) {
+    case 0: accumulate<N, SLICES, false, false>(here, acc); break;
+    case 1: accumulate<N, SLICES, true, false>(here, acc); break;
+    case 2: accumulate<N, SLICES, false, true>(here, acc); break;
+    default: accumulate<N, SLICES, true, true>(here, acc); break;
   }
   if (m < p.m) dg_store(p, here.z, m, here.n, acc);
 }
 
-template <int N>
+template <int N, int SLICES>
 DG_DEVICE void gemm(const dg_problem &p, const CUtensorMap *map_a, const CUtensorMap *map_b,
                     const dg_gpu_tuning &t) {
   extern __shared__ uint8_t dynamic[];
-  const place<N> here(p, t, dg_shared(dynamic));
-  if (threadIdx.x == 0) {
+  const place<N, SLICES> here(p, t, dg_shared(dynamic));
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0); /* tells ptxas that it is uniform */
+  if (warp == 0 && dg_elect()) {
     dg_tma_prefetch(map_a);
     dg_tma_prefetch(map_b);
     for (int i = 0; i < here.depth; i++) {
@@ -161,23 +182,27 @@ DG_DEVICE void gemm(const dg_problem &p, const CUtensorMap *map_a, const CUtenso
     }
     dg_barrier_init_fence();
   }
-  dg_cluster_arrive();
-  dg_cluster_wait();
-  dg_dependents_launch();
-  if (threadIdx.x < 128) consume(p, here, t);
-  else if (threadIdx.x == 128) produce(p, here, t, map_a, map_b);
   __syncwarp();
-  dg_cluster_arrive(); /* peers may still send to this block or arrive at its barriers */
-  dg_cluster_wait();
+  if (here.peers > 1) {
+    dg_cluster_arrive();
+    dg_cluster_wait();
+  } else __syncthreads();
+  dg_dependents_launch();
+  if (warp < 4) consume(p, here, warp, t.v[DG_STREAM_KIND]);
+  else if (dg_elect()) produce(p, here, t, map_a, map_b);
+  if (here.peers > 1) { /* they may still send to this block or arrive at its barriers */
+    __syncwarp();
+    dg_cluster_arrive();
+    dg_cluster_wait();
+  }
 }
 
 }  // namespace
 
-#define KERNEL(N)                                                                           \
-  extern "C" __global__ void __launch_bounds__(DG_STREAM_THREADS, N > 128 ? 1 : 2)          \
-      dg_tc16_stream_##N(                                                                   \
-          const __grid_constant__ dg_problem p, const __grid_constant__ CUtensorMap a,      \
-          const __grid_constant__ CUtensorMap b, const __grid_constant__ dg_gpu_tuning t) { \
-    gemm<N>(p, &a, &b, t);                                                                  \
+#define KERNEL(N, SLICES)                                                                \
+  extern "C" __global__ void __launch_bounds__(DG_STREAM_THREADS, 2) dg_tc16_stream_##N( \
+      const __grid_constant__ dg_problem p, const __grid_constant__ CUtensorMap a,       \
+      const __grid_constant__ CUtensorMap b, const __grid_constant__ dg_gpu_tuning t) {  \
+    gemm<N, SLICES>(p, &a, &b, t);                                                       \
   }
 DG_STREAM_TILES(KERNEL)
