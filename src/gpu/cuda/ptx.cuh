@@ -113,20 +113,7 @@ DG_DEVICE void dg_tma_multicast(uint32_t to, const CUtensorMap *map, uint32_t ba
       : "memory");
 }
 
-/* A box to the L2 cache only, which is coherent: allowed before dg_dependency_wait(). */
-DG_DEVICE void dg_tma_prefetch_box(const CUtensorMap *map, int32_t x, int32_t y, int32_t z) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map),
-               "r"(x), "r"(y), "r"(z)
-               : "memory");
-}
-
 /* Clusters. */
-DG_DEVICE uint32_t dg_cluster_blocks() {
-  uint32_t blocks;
-  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
-  return blocks;
-}
-
 DG_DEVICE uint32_t dg_cluster_rank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

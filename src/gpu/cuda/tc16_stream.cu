@@ -20,13 +20,11 @@ constexpr uint32_t LINE = SLICE * 2; /* bytes */
 template <int N, int SLICES>
 struct place {
   int64_t m, n, z; /* the first element */
-  uint32_t peers, rank, rows, stage_bytes, data, full, empty;
+  uint32_t rows, stage_bytes, data, full, empty;
   int stages, depth;
 
-  DG_DEVICE place(const dg_problem &p, const dg_gpu_tuning &t, uint32_t memory)
-      : peers(dg_cluster_blocks()), rank(dg_cluster_rank()) {
-    const int64_t columns = (p.n + N - 1) / N, bands = (p.m + DG_STREAM_M - 1) / DG_STREAM_M;
-    const int64_t tiles = (columns + peers - 1) / peers * peers;
+  DG_DEVICE place(const dg_problem &p, const dg_gpu_tuning &t, uint32_t memory) {
+    const int64_t tiles = (p.n + N - 1) / N, bands = (p.m + DG_STREAM_M - 1) / DG_STREAM_M;
     n = blockIdx.x % tiles * N;
     m = blockIdx.x / tiles % bands * DG_STREAM_M;
     z = blockIdx.x / tiles / bands;
@@ -67,17 +65,8 @@ template <int N, int SLICES>
 DG_DEVICE void produce(const dg_problem &p, const place<N, SLICES> &here, const dg_gpu_tuning &t,
                        const CUtensorMap *map_a, const CUtensorMap *map_b) {
   const bool mn_b = t.v[DG_STREAM_KIND] & 2;
-  const int share = here.rows / here.peers, first = share * here.rank;
-  boxes a(map_a, false, t.v[DG_STREAM_FOLD_A], SLICES, (int)here.m + first,
-          p.a.bs ? (int)here.z : 0);
+  boxes a(map_a, false, t.v[DG_STREAM_FOLD_A], SLICES, (int)here.m, p.a.bs ? (int)here.z : 0);
   boxes b(map_b, mn_b, t.v[DG_STREAM_FOLD_B], SLICES, (int)here.n, p.b.bs ? (int)here.z : 0);
-  const uint16_t all = (uint16_t)((1u << here.peers) - 1);
-  boxes ahead = b;
-#pragma unroll 1
-  for (int i = min(t.v[DG_STREAM_AHEAD], here.stages); i > 0; i--)
-#pragma unroll 1
-    for (int j = 0; j < ahead.count; j++, ahead.advance())
-      dg_tma_prefetch_box(ahead.map, ahead.x, ahead.y, ahead.z);
   dg_dependency_wait();
   uint32_t parity = 1; /* the stages are empty at first */
   uint32_t full = here.full, empty = here.empty, to = here.data;
@@ -90,11 +79,10 @@ DG_DEVICE void produce(const dg_problem &p, const place<N, SLICES> &here, const 
 #pragma unroll 1
     for (int j = 0; j < b.count; j++, b.advance(), at += N * LINE)
       dg_tma_load(at, b.map, full, b.x, b.y, b.z);
-    at = to + first * LINE;
+    at = to;
 #pragma unroll 1
     for (int j = 0; j < a.count; j++, a.advance(), at += here.rows * LINE)
-      if (here.peers == 1) dg_tma_load(at, a.map, full, a.x, a.y, a.z);
-      else dg_tma_multicast(at, a.map, full, a.x, a.y, a.z, all);
+      dg_tma_load(at, a.map, full, a.x, a.y, a.z);
     full += 8;
     empty += 8;
     to += here.stage_bytes;
@@ -132,11 +120,7 @@ DG_DEVICE void accumulate(const place<N, SLICES> &here, float (&acc)[N / 2]) {
     }
     dg_wgmma_commit();
     dg_wgmma_wait<1>();
-    if (before) {
-      if (here.peers > 1) {
-        if (lane < here.peers) dg_barrier_arrive_at(before, lane);
-      } else if (lane == 0) dg_barrier_arrive(before);
-    }
+    if (before && lane == 0) dg_barrier_arrive(before);
     before = empty;
     full += 8;
     empty += 8;
@@ -158,11 +142,11 @@ DG_DEVICE void consume(const dg_problem &p, const place<N, SLICES> &here, int wa
   float acc[N / 2];
   dg_dependency_wait();
   dg_load_start(p, here.z, m, here.n, acc);
-  switch (kind) {
+  switch (kind) { /* 2 and 3 only where the lines of B are one box wide */
     case 0: accumulate<N, SLICES, false, false>(here, acc); break;
     case 1: accumulate<N, SLICES, true, false>(here, acc); break;
-    case 2: accumulate<N, SLICES, false, true>(here, acc); break;
-    default: accumulate<N, SLICES, true, true>(here, acc); break;
+    case 2: accumulate<N, SLICES, false, N <= 64>(here, acc); break;
+    default: accumulate<N, SLICES, true, N <= 64>(here, acc); break;
   }
   if (m < p.m) dg_store(p, here.z, m, here.n, acc);
 }
@@ -178,23 +162,14 @@ DG_DEVICE void gemm(const dg_problem &p, const CUtensorMap *map_a, const CUtenso
     dg_tma_prefetch(map_b);
     for (int i = 0; i < here.depth; i++) {
       dg_barrier_init(here.full + 8 * i, 1);
-      dg_barrier_init(here.empty + 8 * i, 4 * here.peers);
+      dg_barrier_init(here.empty + 8 * i, 4);
     }
     dg_barrier_init_fence();
   }
-  __syncwarp();
-  if (here.peers > 1) {
-    dg_cluster_arrive();
-    dg_cluster_wait();
-  } else __syncthreads();
+  __syncthreads();
   dg_dependents_launch();
   if (warp < 4) consume(p, here, warp, t.v[DG_STREAM_KIND]);
   else if (dg_elect()) produce(p, here, t, map_a, map_b);
-  if (here.peers > 1) { /* they may still send to this block or arrive at its barriers */
-    __syncwarp();
-    dg_cluster_arrive();
-    dg_cluster_wait();
-  }
 }
 
 }  // namespace
