@@ -385,7 +385,7 @@ static void call_fails(int n) {
   const bool tc16 = n % 2;
 #endif
   const dg_order order = tc16 ? DG_ORDER_TC16 : DG_ORDER_FMA;
-  setenv("DETGEMM_KERNEL", tc16 ? "tc16_stream8_*" : "fma_1x1_*", 1); /* less to probe */
+  setenv("DETGEMM_KERNEL", tc16 ? "tc16_stream16_*" : "fma_1x1_*", 1); /* less to probe */
   n /= 2;
   make(&x, order);
   dg_device *device = open_device(FAKE_DEVICE);
