@@ -11,9 +11,7 @@ struct stand_in_index {
   __attribute__((device)) operator int() const { return 0; }
 };
 #define threadIdx_x __nvvm_read_ptx_sreg_tid_x()
-static const struct {
-  int x;
-} threadIdx = {0}, blockIdx = {0};
+static const struct { int x; } threadIdx = {0}, blockIdx = {0};
 #define __syncthreads() __nvvm_bar_sync(0)
 #define __syncthreads_lm() __nvvm_bar_sync(0)
 #define fmaf(a, b, c) __builtin_fmaf(a, b, c)
