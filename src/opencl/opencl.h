@@ -70,7 +70,7 @@ typedef struct dg_opencl_program {
   void *context, *queue, *program, *kernels[DG_OPENCL_MAX_ROWS];
 } dg_opencl_program;
 dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **program);
-void dg_opencl_program_free(dg_opencl_program *program);
+void dg_opencl_program_free(dg_opencl_program *x);
 
 /* memory.c: the five operands of a product as buffers and offsets. */
 enum { DG_OPENCL_OPERANDS = 5 };
