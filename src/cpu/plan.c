@@ -3,14 +3,14 @@
 
 /* What a thread's work area holds: of B one tile's columns, to stay in the first cache; of A a
  * block's rows, to stay in the second; and the block's state. */
-enum { B_BYTES = 32 << 10, A_BYTES = 512 << 10, STATE_BYTES = 2 << 20 };
+enum { B_BYTES = 32 << 10, A_BYTES = 640 << 10, STATE_BYTES = 3 << 20 };
 
 /* The depth of a step over columns of B that are not packed: where its rows lie apart, so few that
  * they are as many streams as a processor follows; else the longer the better. */
 enum { DIRECT_ACROSS = 16, DIRECT_ALONG = 2048 };
 
 /* Multiplications that pay for one more thread. */
-enum { LEAST_WORK = 1 << 18 };
+enum { LEAST_WORK = 1 << 20 };
 
 static int64_t min64(int64_t x, int64_t y) { return x < y ? x : y; }
 static int64_t max64(int64_t x, int64_t y) { return x > y ? x : y; }

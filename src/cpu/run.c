@@ -156,10 +156,16 @@ PREFETCHER fetch_output(const block *b, const tile *t) {
 
 static void pack_rows(const block *b, int64_t k0, int64_t k, size_t panel_bytes) {
   const dg_operand *a = &b->c->p.a;
+  dg_strip s = {at(a, b->z, b->i0, k0), a->rs, a->cs, a->dtype};
   for (int64_t i = 0; i < b->panels; i++) {
-    const int64_t row = panel_row(b, i);
-    const dg_strip s = {at(a, b->z, b->i0 + row, k0), a->rs, a->cs, a->dtype};
-    b->c->plan.kernel->pack_a(&s, panel_row(b, i + 1) - row, k, b->a + (size_t)i * panel_bytes);
+    const int64_t row = panel_row(b, i + 1), count = row - panel_row(b, i);
+    const dg_strip panel = s;
+    if (i + 1 < b->panels) {
+      s.data = at(a, b->z, b->i0 + row, k0);
+      const lines coming = lines_of(&s, panel_row(b, i + 2) - row, k);
+      fetch(&coming, 0, 1);
+    }
+    b->c->plan.kernel->pack_a(&panel, count, k, b->a + (size_t)i * panel_bytes);
   }
 }
 
