@@ -17,17 +17,17 @@ bool dg_fma_fits(const dg_fma_tile *tile, const dg_problem *p, const dg_gpu_fact
   return tile->shared_bytes <= facts->shared_bytes;
 }
 
-/* A multiprocessor has 128 lanes; each dependent step takes 4 cycles, and what a thread takes from
- * block memory costs its share. */
+/* Rounds of as many tiles as fit on all multiprocessors, and a last one of fewer on each. */
 double dg_fma_microseconds(const dg_fma_tile *tile, const dg_problem *p,
                            const dg_gpu_facts *facts) {
-  const double cycles_a_microsecond = 1700, latency = 4.4;
-  const double lanes = (double)tile->bm * tile->bn / 128;
-  const double taken = 1 + 0.35 * (1.0 / tile->tm + 1.0 / tile->tn);
-  const double rounds = (double)ceil_div(tiles_of(tile, p), facts->multiprocessors);
-  const double step = rounds * lanes * taken, least = ceil_div((int64_t)rounds, 8) * latency;
+  const int64_t at_once = (int64_t)tile->blocks * facts->multiprocessors;
+  const int64_t tiles = tiles_of(tile, p), rest = tiles % at_once;
+  const int64_t on_each = ceil_div(rest, facts->multiprocessors);
+  const int64_t more = tile->full - tile->alone, others = tile->blocks > 1 ? tile->blocks - 1 : 1;
+  const int64_t last = rest ? tile->alone + more * (on_each - 1) / others : 0;
   const double strided = p->out.cs == 1 ? 0 : 0.5;
-  return 3 + strided + (double)p->k * (step > least ? step : least) / cycles_a_microsecond;
+  return 3 + strided +
+         1e-6 * (double)p->k * ((double)(tiles / at_once) * tile->full + (double)last);
 }
 
 /* Whether four elements along the unit stride always are one aligned vector. */
@@ -71,19 +71,6 @@ bool dg_fma_stream_fits(const dg_fma_tile *tile, const dg_problem *p, const dg_g
   const int64_t other = b->rs == 1 || p->k == 1 ? b->cs : b->rs;
   return dg_fma_fits(tile, p, facts) && b->dtype != DG_F32 && (b->rs == 1 || b->cs == 1) &&
          (uintptr_t)b->data % 16 == 0 && other % 8 == 0 && b->bs % 8 == 0;
-}
-
-double dg_fma_stream_microseconds(const dg_fma_tile *tile, const dg_problem *p,
-                                  const dg_gpu_facts *facts) {
-  const double cycles_a_microsecond = 1700, latency = 4.6, bytes_a_microsecond = 4e6;
-  const double computing = (double)tile->bm / tile->tm * tile->bn / 128;
-  const double issued = computing * (tile->tm * 1.25 + 2);
-  const double rounds = (double)ceil_div(tiles_of(tile, p), facts->multiprocessors);
-  const double latencies = latency * (double)ceil_div((int64_t)rounds, tile->blocks);
-  const double step = rounds * issued > latencies ? rounds * issued : latencies;
-  const double compute = (double)p->k * step / cycles_a_microsecond;
-  const double memory = 2.0 * (double)p->k * (double)p->n * (double)p->batch / bytes_a_microsecond;
-  return 3 + (compute > memory ? compute : memory);
 }
 
 bool dg_fma_naive_fits(const dg_problem *p, const dg_gpu_facts *facts) {

@@ -8,7 +8,9 @@
 
 /* What counts of a list in fma_tiles.h. */
 typedef struct dg_fma_tile {
-  int bm, bn, tm, tn, blocks, threads, shared_bytes;
+  int bm, bn, blocks, threads, shared_bytes;
+  int alone, full; /* picoseconds a tile takes for one k, alone on a multiprocessor and with all
+                      `blocks` there, on an H200 */
 } dg_fma_tile;
 
 bool dg_fma_fits(const dg_fma_tile *tile, const dg_problem *p, const dg_gpu_facts *facts);
@@ -17,8 +19,6 @@ void dg_fma_prepare(const dg_fma_tile *tile, const dg_problem *p, dg_gpu_launch 
 
 /* The kernels of fma_stream.inc. */
 bool dg_fma_stream_fits(const dg_fma_tile *tile, const dg_problem *p, const dg_gpu_facts *facts);
-double dg_fma_stream_microseconds(const dg_fma_tile *tile, const dg_problem *p,
-                                  const dg_gpu_facts *facts);
 
 /* fma_naive.inc: fits everything, and costs so much that it runs only where it is asked for. */
 bool dg_fma_naive_fits(const dg_problem *p, const dg_gpu_facts *facts);
@@ -31,27 +31,31 @@ void dg_fma_naive_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu
     return kind##_fits(&name, p, facts);                                                         \
   }                                                                                              \
   static double name##_microseconds(const dg_problem *p, const dg_gpu_facts *facts) {            \
-    return kind##_microseconds(&name, p, facts);                                                 \
+    return dg_fma_microseconds(&name, p, facts);                                                 \
   }                                                                                              \
   static void name##_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *l) { \
     (void)facts;                                                                                 \
     dg_fma_prepare(&name, p, l);                                                                 \
   }
 
-#define DG_FMA_TILE(name, ...)                                                     \
-  static const dg_fma_tile name = {                                                \
-      FMA_GET(FMA_GET_BM, __VA_ARGS__),     FMA_GET(FMA_GET_BN, __VA_ARGS__),      \
-      FMA_GET(FMA_GET_TM, __VA_ARGS__),     FMA_GET(FMA_GET_TN, __VA_ARGS__),      \
-      FMA_GET(FMA_GET_BLOCKS, __VA_ARGS__), FMA_GET(FMA_GET_THREADS, __VA_ARGS__), \
-      FMA_GET(FMA_GET_SHARED, __VA_ARGS__)};                                       \
+#define DG_FMA_TILE(name, alone, full, ...)                               \
+  static const dg_fma_tile name = {FMA_GET(FMA_GET_BM, __VA_ARGS__),      \
+                                   FMA_GET(FMA_GET_BN, __VA_ARGS__),      \
+                                   FMA_GET(FMA_GET_BLOCKS, __VA_ARGS__),  \
+                                   FMA_GET(FMA_GET_THREADS, __VA_ARGS__), \
+                                   FMA_GET(FMA_GET_SHARED, __VA_ARGS__),  \
+                                   alone,                                 \
+                                   full};                                 \
   DG_FMA_FUNCTIONS(name, dg_fma)
 
-#define DG_FMA_STREAM(name, ...)                                                         \
-  static const dg_fma_tile name = {                                                      \
-      FMA_GET(FMA_STREAM_BM, __VA_ARGS__),     FMA_GET(FMA_STREAM_BN, __VA_ARGS__),      \
-      FMA_GET(FMA_STREAM_TM, __VA_ARGS__),     1,                                        \
-      FMA_GET(FMA_STREAM_BLOCKS, __VA_ARGS__), FMA_GET(FMA_STREAM_THREADS, __VA_ARGS__), \
-      FMA_GET(FMA_STREAM_SHARED, __VA_ARGS__)};                                          \
+#define DG_FMA_STREAM(name, alone, full, ...)                                \
+  static const dg_fma_tile name = {FMA_GET(FMA_STREAM_BM, __VA_ARGS__),      \
+                                   FMA_GET(FMA_STREAM_BN, __VA_ARGS__),      \
+                                   FMA_GET(FMA_STREAM_BLOCKS, __VA_ARGS__),  \
+                                   FMA_GET(FMA_STREAM_THREADS, __VA_ARGS__), \
+                                   FMA_GET(FMA_STREAM_SHARED, __VA_ARGS__),  \
+                                   alone,                                    \
+                                   full};                                    \
   DG_FMA_FUNCTIONS(name, dg_fma_stream)
 
 /* A row: the kernel's name without its order, the platform's suffix, the tile, the image, the

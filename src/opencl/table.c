@@ -4,14 +4,14 @@
 #include "../gpu/fma_rows.h"
 #include "opencl.h"
 
-DG_FMA_TILE(tile_128x128, FMA_128X128)
-DG_FMA_TILE(tile_128x128_shallow, FMA_128X128_SHALLOW)
-DG_FMA_TILE(tile_64x64, FMA_64X64)
-DG_FMA_TILE(tile_16x64, FMA_16X64)
-DG_FMA_STREAM(tile_stream_1x32_short, FMA_STREAM_1X32_SHORT)
-DG_FMA_STREAM(tile_stream_8x32_short, FMA_STREAM_8X32_SHORT)
-DG_FMA_STREAM(tile_stream_32x32_short, FMA_STREAM_32X32_SHORT)
-DG_FMA_TILE(tile_8x16_alone, FMA_8X16_ALONE)
+DG_FMA_TILE(tile_128x128, 157000, 224000, FMA_128X128)
+DG_FMA_TILE(tile_128x128_shallow, 170000, 240000, FMA_128X128_SHALLOW)
+DG_FMA_TILE(tile_64x64, 72000, 125000, FMA_64X64)
+DG_FMA_TILE(tile_16x64, 55000, 65000, FMA_16X64)
+DG_FMA_STREAM(tile_stream_1x32_short, 12000, 15000, FMA_STREAM_1X32_SHORT)
+DG_FMA_STREAM(tile_stream_8x32_short, 12000, 15000, FMA_STREAM_8X32_SHORT)
+DG_FMA_STREAM(tile_stream_32x32_short, 32000, 38000, FMA_STREAM_32X32_SHORT)
+DG_FMA_TILE(tile_8x16_alone, 50000, 50000, FMA_8X16_ALONE)
 
 /* On a processor a work-item is best a whole tile: one thread, no barriers, and the compiler makes
  * vectors of the tile's rows. On a GPU that tile would wait for memory all the time. */

@@ -3,15 +3,15 @@
 #include "../fma_rows.h"
 #include "musa.h"
 
-DG_FMA_TILE(tile_128x128, FMA_128X128)
-DG_FMA_TILE(tile_128x128_shallow, FMA_128X128_SHALLOW)
-DG_FMA_TILE(tile_64x64, FMA_64X64)
-DG_FMA_TILE(tile_16x64, FMA_16X64)
-DG_FMA_STREAM(tile_stream_1x32_short, FMA_STREAM_1X32_SHORT)
-DG_FMA_STREAM(tile_stream_8x32_short, FMA_STREAM_8X32_SHORT)
-DG_FMA_STREAM(tile_stream_32x32_short, FMA_STREAM_32X32_SHORT)
-DG_FMA_STREAM(tile_stream_1x32, FMA_STREAM_1X32)
-DG_FMA_STREAM(tile_stream_8x32, FMA_STREAM_8X32)
+DG_FMA_TILE(tile_128x128, 157000, 224000, FMA_128X128)
+DG_FMA_TILE(tile_128x128_shallow, 170000, 240000, FMA_128X128_SHALLOW)
+DG_FMA_TILE(tile_64x64, 72000, 125000, FMA_64X64)
+DG_FMA_TILE(tile_16x64, 55000, 65000, FMA_16X64)
+DG_FMA_STREAM(tile_stream_1x32_short, 12000, 15000, FMA_STREAM_1X32_SHORT)
+DG_FMA_STREAM(tile_stream_8x32_short, 12000, 15000, FMA_STREAM_8X32_SHORT)
+DG_FMA_STREAM(tile_stream_32x32_short, 32000, 38000, FMA_STREAM_32X32_SHORT)
+DG_FMA_STREAM(tile_stream_1x32, 9000, 11300, FMA_STREAM_1X32)
+DG_FMA_STREAM(tile_stream_8x32, 9200, 11000, FMA_STREAM_8X32)
 
 #define ROW(kernel, suffix, arch_min, arch_max) \
   DG_FMA_ROW(#kernel, suffix, tile_##kernel, dg_musa_fma_image, arch_min, arch_max)
