@@ -63,15 +63,17 @@ static void thread_body(void) {
   finished[current] = true;
 }
 
+static void make_thread(int i) {
+  getcontext(&threads[i]);
+  threads[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
+  threads[i].uc_stack.ss_size = STACK;
+  threads[i].uc_link = &scheduler;
+  finished[i] = false;
+  makecontext(&threads[i], thread_body, 0);
+}
+
 static void run_block(int count) {
-  for (int i = 0; i < count; i++) {
-    getcontext(&threads[i]);
-    threads[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
-    threads[i].uc_stack.ss_size = STACK;
-    threads[i].uc_link = &scheduler;
-    finished[i] = false;
-    makecontext(&threads[i], thread_body, 0);
-  }
+  for (int i = 0; i < count; i++) make_thread(i);
   for (int alive = count; alive > 0;) {
     alive = 0;
     for (current = 0; current < count; current++) {

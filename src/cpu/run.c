@@ -273,9 +273,19 @@ static void size_areas(call *c) {
   c->all = c->a_bytes + c->b_bytes + aligned(tiles * one * 4);
 }
 
+/* An operand without elements has no address and any strides: nothing may be computed from them. */
+static void ignore(dg_operand *x) {
+  static char nothing;
+  *x = (dg_operand){.data = &nothing, .dtype = x->dtype};
+}
+
 static call make_call(const dg_cpu_product *x) {
   call c = {.p = x->p};
   if (dg_cpu_exchange(&x->p)) dg_problem_exchange(&c.p);
+  if (c.p.k == 0) {
+    ignore(&c.p.a);
+    ignore(&c.p.b);
+  }
   c.plan = dg_cpu_plan_make(&c.p, x->kernel, x->threads);
   c.tasks = c.p.batch * c.plan.blocks_m * c.plan.blocks_n;
   size_areas(&c);
