@@ -18,16 +18,20 @@ static inline void dg_fpenv_leave(dg_fpenv saved) { _mm_setcsr(saved); }
 #elif defined(__aarch64__)
 #include <stdint.h>
 
-typedef uint64_t dg_fpenv;
+typedef struct dg_fpenv {
+  uint64_t control, flags;
+} dg_fpenv;
 
 static inline dg_fpenv dg_fpenv_enter(void) {
   dg_fpenv saved;
-  __asm__ volatile("mrs %0, fpcr" : "=r"(saved));
+  __asm__ volatile("mrs %0, fpcr" : "=r"(saved.control));
+  __asm__ volatile("mrs %0, fpsr" : "=r"(saved.flags));
   __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0));
   return saved;
 }
 static inline void dg_fpenv_leave(dg_fpenv saved) {
-  __asm__ volatile("msr fpcr, %0" : : "r"(saved));
+  __asm__ volatile("msr fpcr, %0" : : "r"(saved.control));
+  __asm__ volatile("msr fpsr, %0" : : "r"(saved.flags));
 }
 
 #else

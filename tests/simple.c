@@ -18,9 +18,9 @@ static dg_gemm_args args_of(const simple *s, dg_order order, void *out) {
 void simple_make(simple *s, uint64_t seed) {
   input_state state = {.random = seed};
   for (int i = 0; i < SIMPLE_M * SIMPLE_K; i++)
-    s->a[i] = (uint16_t)input_next(&state, INPUT_WIDE, DG_BF16);
+    s->a[i] = (uint16_t)input_next(&state, i / SIMPLE_K % 2 ? INPUT_TINY : INPUT_WIDE, DG_BF16);
   for (int i = 0; i < SIMPLE_K * SIMPLE_N; i++)
-    s->b[i] = (uint16_t)input_next(&state, INPUT_PLAIN, DG_BF16);
+    s->b[i] = (uint16_t)input_next(&state, i % 3 ? INPUT_PLAIN : INPUT_TINY, DG_BF16);
   for (int order = DG_ORDER_FMA; order <= DG_ORDER_TC16; order++) {
     const dg_gemm_args args = args_of(s, (dg_order)order, s->want[order - DG_ORDER_FMA]);
     if (dg_reference(&args) != DG_OK) memset(s->want, 0xff, sizeof s->want);

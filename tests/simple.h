@@ -1,4 +1,5 @@
-/* One product of each order with its bits by the reference, for tests of the library's conduct. */
+/* One product of each order with its bits by the reference, for tests of the library's conduct. It
+ * is large enough that the planner gives it five threads where it may (src/cpu/plan.c). */
 #ifndef DETGEMM_TESTS_SIMPLE_H
 #define DETGEMM_TESTS_SIMPLE_H
 
@@ -6,14 +7,14 @@
 
 #include "detgemm.h"
 
-enum { SIMPLE_M = 45, SIMPLE_N = 150, SIMPLE_K = 70 };
+enum { SIMPLE_M = 45, SIMPLE_N = 300, SIMPLE_K = 330 };
 
 typedef struct simple {
   uint16_t a[SIMPLE_M * SIMPLE_K], b[SIMPLE_K * SIMPLE_N];
   uint32_t want[2][SIMPLE_M * SIMPLE_N];
 } simple;
 
-/* Inputs by seed, and what both orders make of them. */
+/* Inputs by seed, with subnormal sums among others, and what both orders make of them. */
 void simple_make(simple *s, uint64_t seed);
 
 /* Computes the product on the device; out has room for the result. */

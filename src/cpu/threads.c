@@ -1,6 +1,7 @@
 /* Threads over independent tasks. No task shares a sum with another, so the number of threads and
  * who runs what can change no bit. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -50,6 +51,33 @@ static void run_threads(work *w, int threads) {
   free(handles);
 }
 
+#ifdef _OPENMP
+static void *wait_for_gate(void *gate) {
+  pthread_mutex_lock(gate);
+  pthread_mutex_unlock(gate);
+  return NULL;
+}
+
+/* Whether that many threads can be had. GNU OpenMP ends the process when it cannot start one, so
+ * the first time a thread calls with more than before, as many are started at once and joined. */
+static bool can_start(int threads) {
+  static _Thread_local int started_before = 1;
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  if (threads <= started_before) return true;
+  pthread_t *handles = malloc((size_t)threads * sizeof *handles);
+  int started = 0;
+  pthread_mutex_lock(&gate);
+  while (handles && started < threads - 1 &&
+         pthread_create(&handles[started], NULL, wait_for_gate, &gate) == 0)
+    started++;
+  pthread_mutex_unlock(&gate);
+  for (int i = 0; i < started; i++) pthread_join(handles[i], NULL);
+  free(handles);
+  if (started + 1 == threads) started_before = threads;
+  return started + 1 == threads;
+}
+#endif
+
 void dg_parallel(int threads, int64_t count, dg_task_fn *task, void *context) {
   work w = {.task = task, .context = context, .count = count};
   atomic_init(&w.next, 0);
@@ -60,7 +88,7 @@ void dg_parallel(int threads, int64_t count, dg_task_fn *task, void *context) {
     return;
   }
 #ifdef _OPENMP
-  if (getpid() == loader) {
+  if (getpid() == loader && can_start(threads)) {
 #pragma omp parallel num_threads(threads)
     take(&w);
     return;
@@ -73,6 +101,14 @@ int dg_default_threads(void) {
 #ifdef _OPENMP
   return omp_get_max_threads();
 #else
+  enum { MOST = 65536 };
+  const char *wanted = getenv("OMP_NUM_THREADS"); /* a list gives nested levels; the first counts */
+  const long number = wanted ? strtol(wanted, NULL, 10) : 0;
+  if (number > 0) return number < MOST ? (int)number : MOST;
+#ifdef CPU_COUNT
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
   const long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 ? (int)n : 1;
 #endif
