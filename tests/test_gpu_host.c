@@ -539,6 +539,49 @@ static void runs_natively(int unused) {
   every_row_computes(DG_ORDER_FMA);
 }
 
+/* A column of b, or a row, that stands for all of them: stride 0, which no kernel may take for a
+ * dense line. Large enough for whole panels. */
+static void repeated_lines(int unused) {
+  (void)unused;
+  enum { ROWS = 8, COLS = 64, SUMS = 256 };
+  static uint16_t a[ROWS * SUMS], b[SUMS];
+  static float out[ROWS * COLS];
+  dg_kernel_info info;
+  product x;
+  int computed = 0;
+  make(&x, DG_ORDER_FMA);
+  fill(a, ROWS * SUMS);
+  fill(b, SUMS);
+  CHECK(push(x.context) == 0 && copy_in(x.a, a, sizeof a) == 0 && copy_in(x.b, b, sizeof b) == 0 &&
+        pop(&x.context) == 0);
+  setenv("DETGEMM_KERNEL", "fma_[!g]*", 1);
+  dg_device *device = open_device(FAKE_DEVICE);
+  fake->execute = native_run;
+  for (int i = 0; dg_kernel_at(device, i, &info) == DG_OK; i++)
+    for (int by_row = 0; by_row < 2 && info.withheld == NULL; by_row++) {
+      dg_gemm_args g = x.args;
+      setenv("DETGEMM_KERNEL", info.name, 1);
+      dg_device *forced = open_device(FAKE_DEVICE);
+      g.a = dg_row_major(a, DG_BF16, ROWS, SUMS);
+      g.b = dg_row_major(b, DG_BF16, SUMS, COLS);
+      g.b.row_stride = by_row ? 0 : 1;
+      g.b.col_stride = by_row ? 1 : 0;
+      g.out = dg_row_major(out, DG_F32, ROWS, COLS);
+      CHECK(dg_reference(&g) == DG_OK);
+      g.a.data = x.a;
+      g.b.data = x.b;
+      g.out.data = x.out;
+      const dg_status status = dg_gemm(forced, &g);
+      CHECK(status == DG_ERROR_UNSUPPORTED ||
+            (status == DG_OK && memcmp(x.out, out, sizeof out) == 0));
+      computed += status == DG_OK;
+      dg_device_close(forced);
+    }
+  CHECK(computed >= 6);
+  dg_device_close(device);
+  drop_product(&x);
+}
+
 static void wrong_bits(int unused) {
   (void)unused;
   dg_kernel_info info;
@@ -617,6 +660,7 @@ CASE(empty_products)
 CASE(older_device)
 CASE(wrong_bits)
 CASE(runs_natively)
+CASE(repeated_lines)
 CASE(forked)
 CASE(threads)
 
@@ -659,6 +703,7 @@ int main(void) {
       cmocka_unit_test(test_older_device),
       cmocka_unit_test(test_wrong_bits),
       cmocka_unit_test(test_runs_natively),
+      cmocka_unit_test(test_repeated_lines),
 #ifdef FAKE_ONLY_FMA
       cmocka_unit_test(test_implausible_device),
 #endif

@@ -65,12 +65,15 @@ void dg_fma_prepare(const dg_fma_tile *tile, const dg_problem *p, dg_gpu_launch 
   launch->tuning.v[DG_FMA_FLAGS] = flags_of(p);
 }
 
-/* Whether b comes in aligned vectors of eight 2-byte elements. */
+/* Whether b comes in aligned vectors of eight 2-byte elements. A line that stands for many (stride
+ * 0) is none: the kernel takes the smaller stride for the dense one. */
 bool dg_fma_stream_fits(const dg_fma_tile *tile, const dg_problem *p, const dg_gpu_facts *facts) {
   const dg_operand *b = &p->b;
-  const int64_t other = b->rs == 1 || p->k == 1 ? b->cs : b->rs;
+  const bool along_k = b->rs == 1 || p->k == 1;
+  const int64_t other = along_k ? b->cs : b->rs;
+  const bool repeated = other == 0 && (along_k ? p->n : p->k) > 1;
   return dg_fma_fits(tile, p, facts) && b->dtype != DG_F32 && (b->rs == 1 || b->cs == 1) &&
-         (uintptr_t)b->data % 16 == 0 && other % 8 == 0 && b->bs % 8 == 0;
+         (uintptr_t)b->data % 16 == 0 && other % 8 == 0 && !repeated && b->bs % 8 == 0;
 }
 
 bool dg_fma_naive_fits(const dg_problem *p, const dg_gpu_facts *facts) {
