@@ -6,11 +6,15 @@
 
 static _Thread_local char last_error[512];
 
+/* One line of ASCII, whatever a device name or an environment variable held: users print it, parse
+ * it and put it into JSON. */
 dg_status dg_fail(dg_status status, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(last_error, sizeof last_error, format, arguments);
   va_end(arguments);
+  for (char *c = last_error; *c; c++)
+    if (*c < 0x20 || *c > 0x7e) *c = '?';
   return status;
 }
 

@@ -44,6 +44,7 @@ dg_problem dg_grouped_part(const dg_grouped *g, int64_t group, int64_t first, in
   move(&p.bias, group * p.bias.bs);
   if (g->split == DG_SPLIT_M) {
     p.m = last - first;
+    if (p.m == 0) return p; /* past the last row there is no address */
     move(&p.a, first * p.a.rs);
     move(&p.b, group * p.b.bs);
     move(&p.out, first * p.out.rs);
@@ -51,8 +52,10 @@ dg_problem dg_grouped_part(const dg_grouped *g, int64_t group, int64_t first, in
     if (p.m == 1) p.a.rs = p.out.rs = p.start.rs = 0;
   } else {
     p.k = last - first;
-    move(&p.a, first * p.a.cs);
-    move(&p.b, first * p.b.rs);
+    if (p.k > 0) {
+      move(&p.a, first * p.a.cs);
+      move(&p.b, first * p.b.rs);
+    }
     move(&p.out, group * p.out.bs);
     move(&p.start, group * p.start.bs);
     if (p.k == 1) p.a.cs = p.b.rs = 0;

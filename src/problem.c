@@ -5,6 +5,8 @@
 #include "internal.h"
 #include "num.h"
 
+static const int64_t LONGEST_SUM = INT64_C(1) << 56;
+
 /* The bytes a view covers, relative to its data pointer: [low, high). */
 typedef struct span {
   int64_t low, high;
@@ -158,11 +160,13 @@ static bool same_view(const dg_view *x, const dg_view *y) {
          x->col_stride == y->col_stride && x->batch_stride == y->batch_stride;
 }
 
-/* Strides along dimensions of one element mean nothing: made zero, so that nobody looks at them. */
+/* Strides along dimensions of one element mean nothing, nor do any of a view without elements: made
+ * zero, so that nobody computes with them. */
 static dg_view plain(dg_view v, int64_t batch) {
-  if (v.rows <= 1) v.row_stride = 0;
-  if (v.cols <= 1) v.col_stride = 0;
-  if (batch <= 1) v.batch_stride = 0;
+  const bool empty = v.rows == 0 || v.cols == 0 || batch == 0;
+  if (empty || v.rows == 1) v.row_stride = 0;
+  if (empty || v.cols == 1) v.col_stride = 0;
+  if (empty || batch == 1) v.batch_stride = 0;
   return v;
 }
 
@@ -216,6 +220,9 @@ static dg_status check_all(const dg_gemm_args *g, const counts *c) {
   CHECK(check_view("out", &g->out, c->out, &out));
   CHECK(check_shape("a", &g->a, m, k, "[M,K]"));
   CHECK(check_shape("b", &g->b, k, n, "[K,N]"));
+  if (k > LONGEST_SUM) /* broadcast views have any size; this keeps all arithmetic on K in range */
+    return dg_fail(DG_ERROR_ARGUMENT, "K is %" PRId64 "; a sum has at most %" PRId64 " terms", k,
+                   LONGEST_SUM);
   if (m && n && c->out && coincides(&g->out, c->out))
     return dg_fail(DG_ERROR_ARGUMENT,
                    "out has strides %" PRId64 ", %" PRId64 ", %" PRId64

@@ -208,6 +208,7 @@ static void device_names(void **unused) {
                {"", DG_ERROR_ARGUMENT},
                {":", DG_ERROR_ARGUMENT},
                {"%s%n", DG_ERROR_ARGUMENT},
+               {"a\nb\033\377", DG_ERROR_ARGUMENT},
                {"cuda:9999", DG_ERROR_DEVICE},
                {"musa:9999", DG_ERROR_DEVICE},
                {"hip:9999", DG_ERROR_DEVICE},
@@ -220,6 +221,7 @@ static void device_names(void **unused) {
     assert_int_equal(status, names[i].status);
     assert_int_equal(device != NULL, status == DG_OK);
     if (device) assert_string_equal(dg_device_name(device), "cpu");
+    for (const char *c = dg_last_error(); *c; c++) assert_in_range(*c, ' ', '~');
     dg_device_close(device);
   }
   memset(endless, 'x', sizeof endless - 1);
@@ -391,6 +393,32 @@ static void empty_products(void **unused) {
     if (shapes[i][2] && shapes[i][1]) args.b.data = s.b;
     assert_int_equal(dg_gemm(cpu, &args), DG_OK);
     assert_int_equal(dg_reference(&args), DG_OK);
+  }
+}
+
+/* Any strides and addresses where there is no element; a broadcast K past all counting. */
+static void no_elements_any_strides(void **unused) {
+  (void)unused;
+  static const int64_t hostile[] = {INT64_MAX, INT64_MIN, INT64_MAX / 3};
+  float out[4] = {1, 2, 3, 4};
+  uint16_t one = 0x3f80;
+  for (int i = 0; i < 3; i++) {
+    dg_gemm_args args = dg_gemm_args_init();
+    const int64_t h = hostile[i];
+    args.order = DG_ORDER_FMA;
+    args.batch = 2;
+    args.a = (dg_view){i ? NULL : (void *)(uintptr_t)-1, 2, 0, h, h, h, DG_BF16};
+    args.b = (dg_view){i ? NULL : (void *)(uintptr_t)-1, 0, 1, h, h, h, DG_BF16};
+    args.out = dg_row_major(out, DG_F32, 2, 1);
+    assert_int_equal(dg_gemm(cpu, &args), DG_OK);
+    assert_int_equal(dg_reference(&args), DG_OK);
+    for (int j = 0; j < 4; j++) assert_true(out[j] == 0);
+    args.batch = 1;
+    args.a = (dg_view){&one, 1, INT64_MAX - i, 0, 0, 0, DG_BF16};
+    args.b = (dg_view){&one, INT64_MAX - i, 1, 0, 0, 0, DG_BF16};
+    args.out = dg_row_major(out, DG_F32, 1, 1);
+    assert_int_equal(dg_gemm(cpu, &args), DG_ERROR_ARGUMENT);
+    assert_non_null(strstr(dg_last_error(), "K is 92233720368547758"));
   }
 }
 
@@ -747,6 +775,7 @@ int main(void) {
       cmocka_unit_test(errors_are_per_thread),
       cmocka_unit_test(overlaps),
       cmocka_unit_test(empty_products),
+      cmocka_unit_test(no_elements_any_strides),
       cmocka_unit_test(empty_sums),
       cmocka_unit_test(bias_types),
       cmocka_unit_test(every_row_alone_gives_the_same_bits),

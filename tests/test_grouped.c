@@ -386,6 +386,48 @@ static void test_bad_arguments(void **state) {
   free(l);
 }
 
+/* Nothing is computed from the strides of operands without elements, nor from those of groups
+ * without rows: run by the sanitisers of undefined behaviour. */
+static void test_no_elements(void **state) {
+  (void)state;
+  enum { ROWS = 3, E = 2 };
+  static const int64_t offsets[] = {1, 2, ROWS}, late[] = {ROWS, ROWS, ROWS};
+  static uint16_t data[E * ROWS];
+  float out[E * ROWS];
+  for (int i = 0; i < 6; i++) {
+    const int64_t h = i % 2 ? INT64_MIN / 2 : INT64_MAX;
+    const bool by_rows = i < 2 || i == 4;
+    const dg_view nothing = {data, ROWS, 0, h, h, h, DG_BF16};
+    dg_grouped_args g = dg_grouped_args_init();
+    g.order = DG_ORDER_FMA;
+    g.split = by_rows ? DG_SPLIT_M : DG_SPLIT_K;
+    g.groups = (dg_groups){E, i < 4 ? offsets : late, 8};
+    memset(out, 0xa5, sizeof out);
+    if (i < 2) { /* no K */
+      g.a = nothing;
+      g.b = (dg_view){NULL, 0, 1, h, h, h, DG_BF16};
+      g.out = dg_row_major(out, DG_F32, ROWS, 1);
+    } else if (i < 4) { /* no columns */
+      g.a = dg_row_major(data, DG_BF16, 1, ROWS);
+      g.b = nothing;
+      g.out = (dg_view){NULL, 1, 0, h, h, h, DG_F32};
+      g.bias = g.start = g.out;
+      g.bias.data = g.start.data = out;
+    } else { /* past the last row of this one no address can be computed */
+      const int64_t pitch = (INT64_C(1) << 61) - 1;
+      const dg_view far = {(void *)(uintptr_t)INT64_MIN, ROWS, 1, pitch, 1, 0, DG_BF16};
+      g.a = by_rows ? far : dg_transposed(far);
+      g.b = by_rows ? dg_row_major(data, DG_BF16, 1, 1) : dg_row_major(data, DG_BF16, ROWS, 1);
+      g.out = dg_row_major(out, DG_F32, by_rows ? ROWS : 1, 1);
+    }
+    for (int r = 0; r < 2; r++)
+      if ((r ? dg_reference_grouped(&g) : dg_gemm_grouped(cpu, &g)) != DG_OK)
+        fail_msg("case %d: %s", i, dg_last_error());
+    if (i < 2) assert_true(out[1] == 0 && out[2] == 0);
+    if (i == 5) assert_true(out[0] == 0 && out[1] == 0);
+  }
+}
+
 static int open_cpu(void **state) {
   (void)state;
   return dg_device_open("cpu", &cpu);
@@ -405,6 +447,7 @@ int main(void) {
       cmocka_unit_test(test_continued_weight_gradients),
       cmocka_unit_test(test_bad_offsets),
       cmocka_unit_test(test_bad_arguments),
+      cmocka_unit_test(test_no_elements),
   };
   return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
