@@ -1,16 +1,9 @@
 """Layers split over ranks and ordered reductions, on gloo with 2, 3 and 4 processes."""
 
-import os
-import socket
-import sys
-from datetime import timedelta
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
-import torch.distributed as dist  # noqa: E402
-import torch.multiprocessing as mp  # noqa: E402
+from ranks import run  # noqa: E402
 from torch import nn  # noqa: E402
 
 import detgemm.torch as dt  # noqa: E402
@@ -113,49 +106,6 @@ def ddp_hook(rank, ranks):
     assert torch.equal(got, total / 12)
 
 
-def a_wrong_shape_is_named(rank, ranks):
-    layer = parallel.RowParallelLinear(nn.Linear(32, 8).to(BF16), order="fma")
-    own = layer.own()
-    try:
-        layer(data(10 + (rank == 1), own.stop - own.start))
-    except parallel.RankError as error:
-        assert "rank 1 came with" in str(error)
-    else:
-        raise AssertionError("no error")
-
-
-def a_rank_that_dies_ends_all(rank, ranks):
-    layer = parallel.RowParallelLinear(nn.Linear(32, 8).to(BF16), order="fma")
-    own = layer.own()
-    if rank == ranks - 1:
-        os._exit(0)
-    try:
-        layer(data(10, own.stop - own.start))
-    except parallel.RankError as error:
-        assert "gone or did not answer" in str(error) or "failed" in str(error)
-    else:
-        raise AssertionError("no error")
-    os._exit(0)
-
-
-def start(rank, name, ranks, port, folder):
-    sys.path.insert(0, folder)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=ranks, timeout=timedelta(seconds=30))
-    globals()[name](rank, ranks)
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def run(function, ranks):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    folder = str(Path(__file__).parent)
-    mp.spawn(start, (function.__name__, ranks, port, folder), nprocs=ranks)
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_layers(ranks):
     run(layers_have_the_bits_of_one_device, ranks)
@@ -165,11 +115,6 @@ def test_layers(ranks):
 def test_reductions(ranks):
     run(sums_do_not_depend_on_who_has_which_micro_batch, ranks)
     run(ddp_hook, ranks)
-
-
-def test_failures():
-    run(a_wrong_shape_is_named, 3)
-    run(a_rank_that_dies_ends_all, 3)
 
 
 def test_shards_are_cut_where_the_order_allows():

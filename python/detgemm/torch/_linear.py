@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from detgemm import _orders
-from detgemm.torch import _functional
-from detgemm.torch._accumulate import AccumulatingLinear
+from detgemm.torch import _accumulate, _functional
 
 
 class DetLinear(nn.Linear):
@@ -37,8 +36,7 @@ class DetLinear(nn.Linear):
         grad_pad: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
-        if grad_accum not in (None, "fp32", "fp32-grad"):
-            raise ValueError(f'grad_accum is {grad_accum!r}; use None, "fp32" or "fp32-grad"')
+        self._accumulation = _accumulate.options(grad_accum, grad_pad)
         self.grad_accum, self.grad_pad = grad_accum, grad_pad
         self.order = None if order is None else _orders.check(order)
 
@@ -66,16 +64,10 @@ class DetLinear(nn.Linear):
         return layer
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.grad_accum is None or not torch.is_grad_enabled():
+        if self._accumulation is None or not torch.is_grad_enabled():
             return _functional.linear(input, self.weight, self.bias, order=self.order)
-        result: Tensor = AccumulatingLinear.apply(  # type: ignore[no-untyped-call]
-            input,
-            self.weight,
-            self.bias,
-            _orders.resolve(self.order),
-            self.grad_pad,
-            self.grad_accum == "fp32-grad",
-        )
+        order = _orders.resolve(self.order)
+        result: Tensor = _accumulate.linear(self, input, order, self._accumulation)
         return result
 
     def extra_repr(self) -> str:
@@ -105,6 +97,7 @@ def convert(
     *,
     order: Optional[str] = None,
     grad_accum: Optional[str] = None,
+    grad_pad: bool = False,
     where: Callable[[str, nn.Linear], bool] = lambda name, module: True,
 ) -> Conversion:
     """Replaces the nn.Linear layers of a model, in place, by DetLinear layers that share their
@@ -125,11 +118,11 @@ def convert(
             if why is not None:
                 left[name] = why
                 continue
-            layer = DetLinear.from_linear(child, order=order, grad_accum=grad_accum)
+            layer = DetLinear.from_linear(child, order=order, grad_accum=grad_accum, grad_pad=grad_pad)
             replaced[id(child)] = layer
             setattr(parent, child_name, layer)
             converted.append(name)
     if type(model) is nn.Linear and where("", model):
-        model = DetLinear.from_linear(model, order=order, grad_accum=grad_accum)
+        model = DetLinear.from_linear(model, order=order, grad_accum=grad_accum, grad_pad=grad_pad)
         converted.append("")
     return Conversion(model, tuple(converted), left)

@@ -1,4 +1,4 @@
-"""Linear layers split over ranks, and gradients reduced over ranks, with the bits of one device.
+"""Linear layers split over ranks, with the bits of one device.
 
 A sum over K that is split over ranks is not added up from partial results: rank r continues the FP32
 state that rank r-1 sends, block of rows by block of rows, so that the ranks work as a pipeline. Any
@@ -6,8 +6,9 @@ number of ranks, also uneven shards, gives the same bits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Optional
 
 import torch
@@ -15,84 +16,127 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from detgemm import _orders
-from detgemm.torch import _kernels, _ops
+from detgemm.torch import _accumulate, _kernels, _ops
+from detgemm.torch._ranks import RankError, Ranks
+from detgemm.torch._reduction import OrderedReduction, ordered_sum
 
 BLOCK_ROWS = 256  # rows of a block of the pipeline
-_DTYPE_NUMBERS = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 3}
+_IN_FLIGHT = 2  # blocks being sent while the next is computed
+_DTYPES = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 3}
+_NAMES = {number: str(dtype) for dtype, number in _DTYPES.items()}
+_STEPS = {1: "a product", 2: "shares to gather", 3: "a row-parallel layer"}
+_PRODUCT, _GATHER, _ROW = _STEPS
 
 
-def shard_bounds(total: int, ranks: int, order: str) -> list[int]:
+def shard_bounds(total: int, ranks: int, order: str, multiple: int = 1) -> list[int]:
     """Where to cut a dimension: ranks + 1 positions, as even as the order allows (tc16 sums are cut
-    at multiples of 16). Ranks past the end get nothing."""
-    step = 16 if order == "tc16" else 1
+    at multiples of 16), all of them multiples of `multiple` (the width of an attention head). There
+    may be more ranks than pieces: then some get nothing."""
+    if multiple < 1:
+        raise ValueError(f"multiple is {multiple}; it must be 1 or more")
+    step = math.lcm(16, multiple) if _orders.check(order) == "tc16" else multiple
     steps = -(-total // step)
     return [min(total, step * (steps * r // ranks)) for r in range(ranks + 1)]
 
 
-@contextmanager
-def _naming(rank: int, what: str) -> Iterator[None]:
-    """Turns a failed communication into an error that says which rank did not do its part."""
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        if isinstance(error, RankError):
-            raise
-        raise RankError(f"rank {dist.get_rank()}: {what} rank {rank} failed: {error}") from error
-
-
-class RankError(RuntimeError):
-    """A rank of the group is gone, did not answer in time, or came with other shapes."""
-
-
-class _Ranks:
-    """A process group seen from one rank."""
-
-    def __init__(self, group: Optional[dist.ProcessGroup]) -> None:
-        self.group = group
-        self.rank, self.count = dist.get_rank(group), dist.get_world_size(group)
-
-    def world(self, rank: int) -> int:
-        return rank if self.group is None else dist.get_global_rank(self.group, rank)
-
-    def agree(self, *numbers: int) -> None:
-        """An error on every rank where the ranks did not come with the same numbers."""
-        device = "cpu" if dist.get_backend(self.group) == "gloo" else "cuda"
-        own = torch.tensor(numbers, dtype=torch.int64, device=device)
-        everyone = [torch.empty_like(own) for _ in range(self.count)]
-        try:
-            dist.all_gather(everyone, own, group=self.group)
-        except (RuntimeError, ValueError) as error:
-            raise RankError(
-                f"rank {self.rank}: a rank of the group is gone or did not answer: {error}"
-            ) from error
-        listed = [tuple(x.tolist()) for x in everyone]
-        for rank, theirs in enumerate(listed):
-            if theirs != listed[0]:
-                raise RankError(
-                    f"rank {self.rank}: rank {rank} came with (rows, columns, dtype, order) = {theirs} "
-                    f"and rank 0 with {listed[0]}"
-                )
-
-    def receive(self, x: Tensor, source: int) -> Any:
-        with _naming(source, "receiving from"):
-            return dist.irecv(x, self.world(source), group=self.group)
-
-    def send(self, x: Tensor, target: int) -> Any:
-        with _naming(target, "sending to"):
-            return dist.isend(x, self.world(target), group=self.group)
-
-    def wait(self, work: Any, peer: int, what: str) -> None:
-        with _naming(peer, what):
-            work.wait()
-
-    def broadcast(self, x: Tensor, source: int) -> Tensor:
-        with _naming(source, "the result of"):
-            dist.broadcast(x, self.world(source), group=self.group)
-        return x
+def _show(step: int, rows: int, columns: int, dtype: int, order: int, block: int, grads: int) -> str:
+    """The numbers that ranks must agree on, in words."""
+    words = f"{_STEPS[step]} of {rows} x {columns} in {_NAMES.get(dtype)}"
+    if step == _GATHER:
+        return words
+    return (
+        f"{words}, order {_orders.NAMES[order]}, blocks of {block} rows, "
+        f"{'a' if grads else 'no'} gradient needed"
+    )
 
 
 def _blocks(rows: int, size: int) -> list[slice]:
     return [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
+
+
+def _pipeline(
+    ranks: Ranks, a: Tensor, b: Tensor, bias: Optional[Tensor], order: str, block_rows: int
+) -> Tensor:
+    """This rank's part of the product: on the last rank the result, elsewhere nothing of use."""
+    n = b.shape[1]
+    first, last = ranks.rank == 0, ranks.rank == ranks.count - 1
+    before, after = ranks.rank - 1, ranks.rank + 1
+    out = a.new_empty(a.shape[0] if last else 0, n)
+    blocks = _blocks(a.shape[0], block_rows) if n else []
+    incoming: list[tuple[Tensor, Any]] = []
+    sent: list[tuple[Tensor, Any]] = []
+
+    def expect(index: int) -> None:
+        if first or index >= len(blocks):
+            return
+        rows = blocks[index]
+        state = a.new_empty(rows.stop - rows.start, n, dtype=torch.float32)
+        incoming.append((state, ranks.receive(state, before)))
+
+    expect(0)
+    for i, block in enumerate(blocks):
+        expect(i + 1)
+        state = None
+        if not first:
+            state, work = incoming.pop(0)
+            ranks.wait(work, before, "receiving from")
+        if last:
+            out[block] = _kernels.matmul(a[block], b, state, bias, order, False)
+            continue
+        state = _kernels.matmul(a[block], b, state, None, order, True)
+        sent.append((state, ranks.send(state, after)))
+        if len(sent) > _IN_FLIGHT:  # the buffers of earlier blocks are free again
+            ranks.wait(sent.pop(0)[1], after, "sending to")
+    for _, work in sent:
+        ranks.wait(work, after, "sending to")
+    return out
+
+
+def _scatter(ranks: Ranks, whole: Tensor, like: Tensor, bounds: Sequence[int], n: int) -> Tensor:
+    """Every rank's rows of what the last rank has."""
+    last = ranks.count - 1
+    rows = slice(bounds[ranks.rank], bounds[ranks.rank + 1])
+    if ranks.rank == last:
+        shares = [(r, whole[bounds[r] : bounds[r + 1]]) for r in range(last)]
+        works = [(r, ranks.send(share, r)) for r, share in shares if share.numel()]
+        for r, work in works:
+            ranks.wait(work, r, "sending to")
+        return whole[rows].clone()
+    own = like.new_empty(rows.stop - rows.start, n)
+    if own.numel():
+        ranks.wait(ranks.receive(own, last), last, "the result of")
+    return own
+
+
+def _continued(
+    ranks: Ranks,
+    a: Tensor,
+    b: Tensor,
+    bias: Optional[Tensor],
+    order: str,
+    block_rows: int,
+    scatter: Optional[Sequence[int]],
+) -> Tensor:
+    """The product after the ranks have agreed on it: all of it, or this rank's rows."""
+    whole = _pipeline(ranks, a, b, bias, order, block_rows)
+    m, n = a.shape[0], b.shape[1]
+    if scatter is not None:
+        return _scatter(ranks, whole, a, scatter, n)
+    if ranks.rank < ranks.count - 1:
+        whole = a.new_empty(m, n)
+    return ranks.broadcast(whole, ranks.count - 1)
+
+
+def _check_cuts(shares: Sequence[int]) -> None:
+    """Refuses shares of K that a tc16 sum cannot be cut into."""
+    position = 0
+    for share in shares:
+        if share and position % 16:
+            raise ValueError(
+                f"the ranks' shares of K are {list(shares)}; in the tc16 order a sum can be cut at "
+                f"multiples of 16 only, see shard_bounds"
+            )
+        position += share
 
 
 def continued_product(
@@ -103,109 +147,149 @@ def continued_product(
     group: Optional[dist.ProcessGroup] = None,
     bias: Optional[Tensor] = None,
     block_rows: int = BLOCK_ROWS,
+    scatter: Optional[Sequence[int]] = None,
 ) -> Tensor:
     """a b of all ranks' shares of K, in ascending rank: a[M, K_r], b[K_r, N] on rank r. Every rank gets
-    the result. Receiving the next block and sending the last overlap with computing."""
-    ranks = _Ranks(group)
-    m, n = a.shape[0], b.shape[1]
-    ranks.agree(m, n, _DTYPE_NUMBERS[a.dtype], _orders.CODES[order])
-    out = a.new_empty(m, n)
-    blocks = _blocks(m, block_rows)
-    first, last = ranks.rank == 0, ranks.rank == ranks.count - 1
-    incoming: list[tuple[Tensor, Any]] = []
-    sent: list[tuple[Tensor, Any]] = []
+    the result, or its rows scatter[r] to scatter[r + 1] - 1. Receiving the next block and sending the
+    last overlap with computing. bias is the last rank's and added once."""
 
-    def expect(block: slice) -> None:
-        state = a.new_empty(block.stop - block.start, n, dtype=torch.float32)
-        incoming.append((state, ranks.receive(state, ranks.rank - 1)))
+    def check() -> None:
+        _kernels.product_shape(a, b, None, bias, _orders.check(order))
+        if a.dim() != 2 or b.dim() != 2 or block_rows < 1:
+            raise ValueError(
+                f"a has {a.dim()} and b {b.dim()} dimensions, block_rows is {block_rows}; two matrices "
+                f"and at least one row are needed"
+            )
+        if scatter is not None and (len(scatter) != ranks.count + 1 or scatter[-1] != a.shape[0]):
+            raise ValueError(
+                f"scatter is {list(scatter)}; it must be {ranks.count + 1} positions up to {a.shape[0]}"
+            )
 
-    if not first and blocks:
-        expect(blocks[0])
-    for i, block in enumerate(blocks):
-        state = None
-        if not first:
-            if i + 1 < len(blocks):
-                expect(blocks[i + 1])
-            state, work = incoming.pop(0)
-            ranks.wait(work, ranks.rank - 1, "receiving from")
-        if last:
-            out[block] = _kernels.matmul(a[block], b, state, bias, order, False)
-            continue
-        state = _kernels.matmul(a[block], b, state, None, order, True)
-        sent.append((state, ranks.send(state, ranks.rank + 1)))
-        if len(sent) > 2:  # the buffers of earlier blocks are free again
-            ranks.wait(sent.pop(0)[1], ranks.rank + 1, "sending to")
-    for _, work in sent:
-        ranks.wait(work, ranks.rank + 1, "sending to")
-    return ranks.broadcast(out, ranks.count - 1)
+    ranks = Ranks(group)
+    m, n = a.shape[0] if a.dim() else 0, b.shape[-1] if b.dim() else 0
+    dtype, code = _DTYPES.get(a.dtype, 0), _orders.CODES.get(order, 0)
+    ranks.agree(check, _show, _PRODUCT, m, n, dtype, code, block_rows, 0)
+    if order == "tc16":
+        _check_cuts([theirs[0] for theirs in ranks.exchange([a.shape[1]])])
+    return _continued(ranks, a, b, bias, order, block_rows, scatter)
 
 
-def gather_uneven(
-    x: Tensor, bounds: Sequence[int], group: Optional[dist.ProcessGroup], dim: int
-) -> Tensor:
-    """The ranks' shares of a dimension put together."""
-    ranks = _Ranks(group)
-    parts = []
-    for rank in range(ranks.count):
+def _gather(ranks: Ranks, x: Tensor, dim: int) -> tuple[Tensor, list[int]]:
+    """The ranks' shares of a dimension put together, and where they are cut."""
+    shape = list(x.shape)
+    own = shape.pop(dim)
+
+    def check() -> None:
+        if x.dtype not in _DTYPES:
+            raise TypeError(f"a share is {x.dtype}; detgemm takes bfloat16, float16 and float32")
+
+    outer = math.prod(shape[: dim % x.dim()])
+    inner = math.prod(shape[dim % x.dim() :])
+    ranks.agree(check, _show, _GATHER, outer, inner, _DTYPES.get(x.dtype, 0), 0, 0, 0)
+    sizes = [theirs[0] for theirs in ranks.exchange([own])]
+    parts: list[Tensor] = []
+    for rank, size in enumerate(sizes):
         shape = list(x.shape)
-        shape[dim] = bounds[rank + 1] - bounds[rank]
-        part = x.contiguous() if rank == ranks.rank else x.new_empty(shape)
-        parts.append(ranks.broadcast(part, rank))
-    return torch.cat(parts, dim)
+        shape[dim] = size
+        parts.append(x.contiguous() if rank == ranks.rank else x.new_empty(shape))
+    for rank, part in enumerate(parts):
+        ranks.broadcast(part, rank)
+    return torch.cat(parts, dim), [0, *accumulate(sizes)]
+
+
+def gather_uneven(x: Tensor, *, group: Optional[dist.ProcessGroup] = None, dim: int = 0) -> Tensor:
+    """The ranks' shares of a dimension put together, however many each has."""
+    return _gather(Ranks(group), x, dim)[0]
+
+
+def _weight_gradients(
+    ctx: Any, x: Tensor, weight: Tensor, dc: Tensor, order: str
+) -> tuple[Optional[Tensor], ...]:
+    """The gradients of this rank's weight and bias, or none where they go to their FP32 state."""
+    needs = ctx.needs_input_grad[1:3]
+    options = ctx.layer.accumulation
+    if options is not None:
+        _accumulate.accumulate_linear(ctx.parameters, needs, x, dc, order, options)
+        return None, None
+    grads = _ops.linear_gradients((False, *needs), x, weight, ctx.bias, dc, order)
+    return grads[1], grads[2]
 
 
 class _Row(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor], layer: Any) -> Tensor:
+        order, ranks = layer.order, layer.ranks
+        scatter = layer.scatter_output
+
+        def check() -> None:
+            _kernels.linear_shape(x, weight, bias, order)
+            if scatter and x.dim() < 2:
+                raise ValueError("the input is a vector; scatter_output needs rows to scatter")
+
+        lead = x.shape[0] if scatter and x.dim() else 1
+        rows = math.prod(x.shape[:-1])
+        needs = int(scatter and any(ctx.needs_input_grad))
+        dtype, code = _DTYPES.get(x.dtype, 0), _orders.CODES[order]
+        ranks.agree(check, _show, _ROW, rows, weight.shape[0], dtype, code, BLOCK_ROWS, needs)
         ctx.save_for_backward(x, weight)
-        ctx.layer, ctx.bias = layer, None if bias is None else bias.dtype
-        order = _orders.resolve(layer.order)
-        product = continued_product(
-            _kernels.rows_of(x), weight.t(), order=order, group=layer.group, bias=bias
-        )
-        product = product.view(*x.shape[:-1], weight.shape[0])
-        if not layer.scatter_output:
-            return product
-        bounds = layer.row_bounds(product.shape[0])
-        return product[bounds[layer.rank] : bounds[layer.rank + 1]].clone()
+        ctx.layer, ctx.parameters, ctx.order = layer, (layer.weight, layer.bias), order
+        ctx.bias = None if bias is None else bias.dtype
+        bounds = None
+        if scatter:
+            inner = rows // lead if lead else 0
+            bounds = [inner * position for position in layer.row_bounds(lead)]
+        product = _continued(ranks, _kernels.rows_of(x), weight.t(), bias, order, BLOCK_ROWS, bounds)
+        shape = list(x.shape[:-1])
+        if scatter:
+            own = layer.row_bounds(lead)
+            shape[0] = own[ranks.rank + 1] - own[ranks.rank]
+        return product.view(*shape, weight.shape[0])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dc: Tensor) -> tuple[Optional[Tensor], ...]:
         x, weight = ctx.saved_tensors
-        layer = ctx.layer
-        if layer.scatter_output:
-            dc = gather_uneven(dc, layer.row_bounds(x.shape[0]), layer.group, 0)
-        order = _orders.resolve(layer.order)
-        grads = _ops.linear_gradients(ctx.needs_input_grad, x, weight, ctx.bias, dc, order)
-        return (*grads, None)
+        rounded = dc.to(x.dtype)
+        if ctx.layer.scatter_output:
+            rounded = _gather(ctx.layer.ranks, rounded, 0)[0]
+        needs = (ctx.needs_input_grad[0], False, False)
+        dx = _ops.linear_gradients(needs, x, weight, None, rounded, ctx.order)[0]
+        return dx, *_weight_gradients(ctx, x, weight, rounded, ctx.order), None
 
 
 class _Column(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor], layer: Any) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.layer, ctx.bias = layer, None if bias is None else bias.dtype
-        order = _orders.resolve(layer.order)
+        order = layer.order
+        ctx.rows = None
+        if layer.gather_input:
+            x, ctx.rows = _gather(layer.ranks, x, 0)
         own = _kernels.linear(x, weight, bias, order, False)
-        return gather_uneven(own, layer.bounds, layer.group, -1) if layer.gather_output else own
+        ctx.save_for_backward(x, weight)
+        ctx.layer, ctx.parameters, ctx.order = layer, (layer.weight, layer.bias), order
+        ctx.bias = None if bias is None else bias.dtype
+        return _gather(layer.ranks, own, -1)[0] if layer.gather_output else own
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dc: Tensor) -> tuple[Optional[Tensor], ...]:
         x, weight = ctx.saved_tensors
         layer = ctx.layer
-        order = _orders.resolve(layer.order)
-        if layer.gather_output:
-            dc = dc[..., layer.bounds[layer.rank] : layer.bounds[layer.rank + 1]]
         rounded = dc.to(x.dtype)
+        if layer.gather_output:
+            rounded = rounded[..., layer.own()]
         dx = None
         if ctx.needs_input_grad[0]:
-            dx = continued_product(_kernels.rows_of(rounded), weight, order=order, group=layer.group)
-            dx = dx.view(x.shape)
-        needs = (False, *ctx.needs_input_grad[1:3])
-        grads = _ops.linear_gradients(needs, x, weight, ctx.bias, rounded, order)
-        return dx, grads[1], grads[2], None
+            rows = _kernels.rows_of(rounded)
+            options: dict[str, Any] = {"order": ctx.order, "group": layer.group}
+            shape = list(x.shape)
+            if ctx.rows is not None:
+                inner = math.prod(shape[1:-1])
+                rank = layer.ranks.rank
+                shape[0] = ctx.rows[rank + 1] - ctx.rows[rank]
+                options["scatter"] = [inner * position for position in ctx.rows]
+            dx = continued_product(rows, weight, **options).view(shape)
+        return dx, *_weight_gradients(ctx, x, weight, rounded, ctx.order), None
 
 
 class _Parallel(nn.Module):
@@ -213,52 +297,79 @@ class _Parallel(nn.Module):
 
     weight: nn.Parameter
     bias: Optional[nn.Parameter]
+    function: type[torch.autograd.Function]
 
-    def __init__(self, order: Optional[str], group: Optional[dist.ProcessGroup], total: int) -> None:
+    def __init__(
+        self,
+        order: Optional[str],
+        group: Optional[dist.ProcessGroup],
+        total: int,
+        multiple: int,
+        grad_accum: Optional[str],
+        grad_pad: bool,
+    ) -> None:
         super().__init__()
-        self.order = None if order is None else _orders.check(order)
+        self.order = _orders.resolve(order)  # for good, since it says where the shards are cut
         self.group = group
-        ranks = _Ranks(group)
-        self.rank, self.ranks = ranks.rank, ranks.count
-        self.bounds = shard_bounds(total, ranks.count, _orders.resolve(order))
+        self.accumulation = _accumulate.options(grad_accum, grad_pad)
+        self.ranks = Ranks(group)
+        self.bounds = shard_bounds(total, self.ranks.count, self.order, multiple)
 
     def own(self) -> slice:
         """This rank's share of the split dimension."""
-        return slice(self.bounds[self.rank], self.bounds[self.rank + 1])
+        return slice(self.bounds[self.ranks.rank], self.bounds[self.ranks.rank + 1])
 
     def row_bounds(self, rows: int) -> list[int]:
-        """The shares of the first dimension when the output is scattered."""
-        return [rows * r // self.ranks for r in range(self.ranks + 1)]
+        """The shares of the first dimension when it is scattered."""
+        count = self.ranks.count
+        return [rows * r // count for r in range(count + 1)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight: Tensor = self.weight
+        if self.accumulation is not None:
+            _accumulate.check_parameters(self.weight, self.bias)
+        if torch.is_autocast_enabled(x.device.type):
+            dtype = torch.get_autocast_dtype(x.device.type)
+            x, weight = x.to(dtype), weight.to(dtype)
+        apply: Callable[..., Tensor] = self.function.apply
+        return apply(x, weight, self.bias, self)
 
 
 class ColumnParallelLinear(_Parallel):
     """nn.Linear with its output features split over ranks: weight[N_r, K] here. The input is the same
-    on every rank; the output is this rank's share, or all of it. The gradient of the input is a sum
-    over all N and continued from rank to rank."""
+    on every rank, or this rank's rows of it (gather_input, for sequence parallelism); the output is
+    this rank's share, or all of it (gather_output). The gradient of the input is a sum over all N and
+    continued from rank to rank. multiple: shards are cut at multiples of it, such as the width of an
+    attention head. grad_accum and grad_pad as in DetLinear."""
+
+    function = _Column
 
     def __init__(
         self,
         linear: nn.Linear,
         *,
         group: Optional[dist.ProcessGroup] = None,
+        gather_input: bool = False,
         gather_output: bool = False,
         order: Optional[str] = None,
+        multiple: int = 1,
+        grad_accum: Optional[str] = None,
+        grad_pad: bool = False,
     ) -> None:
-        super().__init__(order, group, linear.out_features)
-        self.gather_output = gather_output
+        super().__init__(order, group, linear.out_features, multiple, grad_accum, grad_pad)
+        self.gather_input, self.gather_output = gather_input, gather_output
         self.weight = nn.Parameter(linear.weight.detach()[self.own()].clone())
         bias = None if linear.bias is None else linear.bias.detach()[self.own()].clone()
         self.bias = None if bias is None else nn.Parameter(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = _Column.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return result
 
 
 class RowParallelLinear(_Parallel):
     """nn.Linear with its input features split over ranks: weight[N, K_r] here. The input is this rank's
     share; the output is the same on every rank, or this rank's rows of it (scatter_output, for
-    sequence parallelism). The bias is whole on every rank and added once."""
+    sequence parallelism). The bias is whole on every rank and added once. multiple as in
+    ColumnParallelLinear, grad_accum and grad_pad as in DetLinear."""
+
+    function = _Row
 
     def __init__(
         self,
@@ -267,80 +378,15 @@ class RowParallelLinear(_Parallel):
         group: Optional[dist.ProcessGroup] = None,
         scatter_output: bool = False,
         order: Optional[str] = None,
+        multiple: int = 1,
+        grad_accum: Optional[str] = None,
+        grad_pad: bool = False,
     ) -> None:
-        super().__init__(order, group, linear.in_features)
+        super().__init__(order, group, linear.in_features, multiple, grad_accum, grad_pad)
         self.scatter_output = scatter_output
         self.weight = nn.Parameter(linear.weight.detach()[:, self.own()].clone())
         self.bias = None if linear.bias is None else nn.Parameter(linear.bias.detach().clone())
 
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = _Row.apply(x, self.weight, self.bias, self)  # type: ignore[no-untyped-call]
-        return result
-
-
-def ordered_sum(terms: Sequence[Tensor], group: Optional[dist.ProcessGroup] = None) -> Tensor:
-    """The FP32 sum of all ranks' terms, one after another in rank order, on every rank. The terms of
-    the micro-batches 0, 1, 2, ... give the same bits however they are dealt out in this order."""
-    ranks = _Ranks(group)
-    ranks.agree(terms[0].numel(), 0, 3, 0)
-    total = torch.zeros_like(terms[0], dtype=torch.float32)
-    if ranks.rank > 0:
-        ranks.wait(ranks.receive(total, ranks.rank - 1), ranks.rank - 1, "receiving from")
-    for term in terms:
-        total += term.to(torch.float32)
-    if ranks.rank < ranks.count - 1:
-        ranks.wait(ranks.send(total, ranks.rank + 1), ranks.rank + 1, "sending to")
-    return ranks.broadcast(total, ranks.count - 1)
-
-
-class OrderedReduction:
-    """A communication hook for DistributedDataParallel: model.register_comm_hook(state, hook).
-
-    Gradients are summed in FP32 in rank order, and divided by the number of micro-batches. Within
-    collect(), backward passes keep the gradients of their micro-batch instead of reducing them; the
-    first backward after it reduces all. Gradients stay as DDP leaves them, zero, in between."""
-
-    def __init__(self, group: Optional[dist.ProcessGroup] = None) -> None:
-        self.group = group
-        self._kept: dict[int, list[Tensor]] = {}
-        self._collecting = False
-
-    @contextmanager
-    def collect(self) -> Iterator[None]:
-        self._collecting = True
-        try:
-            yield
-        finally:
-            self._collecting = False
-
-    def hook(self, state: Any, bucket: Any) -> torch.futures.Future[Tensor]:
-        """What register_comm_hook takes; state is not used."""
-        future: torch.futures.Future[Tensor] = torch.futures.Future()
-        buffer: Tensor = bucket.buffer()
-        parameters = bucket.parameters()
-        for parameter, gradient in zip(parameters, bucket.gradients()):
-            kept = self._kept.setdefault(id(parameter), [])
-            kept.append(gradient.to(torch.float32, copy=True).view(-1))
-        if self._collecting:
-            future.set_result(torch.zeros_like(buffer))
-            return future
-        # By parameter, since DDP sorts its buckets anew after the first backward.
-        lists = [self._kept.pop(id(parameter)) for parameter in parameters]
-        terms = [torch.cat(pieces) for pieces in zip(*lists)]
-        total = ordered_sum(terms, self.group)
-        count = torch.tensor([len(terms)], device=buffer.device)
-        dist.all_reduce(count, group=self.group)
-        future.set_result((total / count.item()).to(buffer.dtype))
-        return future
-
-
-# DistributedDataParallel compares these with the types themselves, not with their names.
-OrderedReduction.hook.__annotations__.update(
-    {
-        "bucket": dist.GradBucket,  # type: ignore[attr-defined]
-        "return": torch.futures.Future[Tensor],
-    }
-)
 
 __all__ = [
     "ColumnParallelLinear",
