@@ -25,6 +25,11 @@ EXPORT fake_driver fake_driver_state = {.devices = 2,
                                         .fail_at = -1};
 static fake_driver *const fake = &fake_driver_state;
 
+EXPORT void fake_driver_execute(void (*execute)(const fake_launch *launch));
+EXPORT void fake_driver_execute(void (*execute)(const fake_launch *launch)) {
+  fake->execute = execute;
+}
+
 enum {
   INVALID_VALUE = 1,
   OUT_OF_MEMORY = 2,
@@ -59,6 +64,7 @@ typedef struct allocation {
   char *data;
   size_t bytes;
   context *context;
+  int kind;
 } allocation;
 
 typedef struct stream {
@@ -366,7 +372,7 @@ EXPORT int FAKE_alloc(void **out, size_t bytes) {
     if (allocations[i].data) continue;
     char *data = aligned_alloc(512, (bytes + 511) / 512 * 512);
     if (data == NULL) return end(OUT_OF_MEMORY);
-    allocations[i] = (allocation){data, bytes, current()};
+    allocations[i] = (allocation){data, bytes, current(), fake->kind};
     fake->allocations++;
     *out = data;
     return end(0);
@@ -394,7 +400,8 @@ EXPORT int FAKE_pointer_get(unsigned count, const int *attributes, void **values
   for (unsigned i = 0; i < count; i++) {
     int *value = values[i];
     switch (attributes[i]) {
-      case FAKE_POINTER_TYPE: *value = a ? 2 : 0; break;
+      case FAKE_POINTER_TYPE: *value = a == NULL ? 0 : a->kind == 1 ? 1 : 2; break;
+      case FAKE_POINTER_MANAGED: *value = a && a->kind == 2; break;
       case FAKE_POINTER_DEVICE: *value = a ? (int)(a->context - contexts) : 0; break;
       case FAKE_POINTER_ACCESS: *value = a && a->context == current() ? 3 : 0; break;
       default: return end(misuse(__func__, "unknown attribute", INVALID_VALUE));
@@ -527,6 +534,16 @@ static void execute(const fake_launch *l) {
   if (fake->wrong && fnmatch(fake->wrong, l->symbol, 0) == 0) *(char *)p->out.data ^= 1;
 }
 
+/* Whether a kernel that takes tensor maps has those of its operands. */
+static bool good_maps(const fake_launch *l) {
+  const dg_problem *p = l->parameters[0];
+  const dg_gpu_tensor_map *a = l->parameters[1], *b = l->parameters[2];
+  if (fnmatch("dg_tc16_wgmma*", l->symbol, 0) != 0 && fnmatch("dg_tc16_stream*", l->symbol, 0) != 0)
+    return true;
+  return a->opaque[0] == (uint64_t)(uintptr_t)p->a.data &&
+         b->opaque[0] == (uint64_t)(uintptr_t)p->b.data;
+}
+
 static int launch(const char *call, function *f, fake_launch *l) {
   const uint32_t threads = l->block[0] * l->block[1] * l->block[2];
 #define LIMIT(condition) \
@@ -543,8 +560,9 @@ static int launch(const char *call, function *f, fake_launch *l) {
   LIMIT(l->cluster <= 8 && (l->cluster < 2 || l->grid[0] % l->cluster == 0));
   LIMIT(l->parameters && l->parameters[0] && l->parameters[1]);
   LIMIT(good_problem(l->parameters[0]));
-#undef LIMIT
   l->symbol = f->symbol;
+  LIMIT(good_maps(l));
+#undef LIMIT
   fake->launches++;
   execute(l);
   return 0;
@@ -605,5 +623,6 @@ EXPORT int FAKE_encode_map(dg_gpu_tensor_map *map, int type, uint32_t rank, void
   }
   REQUIRE(box[0] * bytes % 16 == 0 && box[0] * bytes <= widths[swizzle], INVALID_VALUE);
   memset(map, 0, sizeof *map);
+  map->opaque[0] = (uint64_t)(uintptr_t)base;
   return end(0);
 }

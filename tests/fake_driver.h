@@ -31,6 +31,9 @@ typedef struct fake_driver {
   int fail_at, fail_with;
   bool sticky;
 
+  /* What alloc gives: 0 device memory, 1 pinned host memory, 2 managed memory. */
+  int kind;
+
   /* Symbols matching this wildcard give one wrong bit. NULL: none. */
   const char *wrong;
 

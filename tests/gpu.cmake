@@ -42,6 +42,14 @@ if(CMOCKA_LIBRARY)
   detgemm_driver_double(hip libamdhip64.so.6)
 endif()
 
+# bench/call_cost.c says what it is.
+add_executable(call_cost ${PROJECT_SOURCE_DIR}/bench/call_cost.c fake_images.c
+  $<TARGET_OBJECTS:detgemm_objects>)
+target_compile_definitions(call_cost PRIVATE _GNU_SOURCE
+  $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>)
+target_include_directories(call_cost PRIVATE ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(call_cost PRIVATE detgemm_flags ${link_libraries})
+
 # What needs a real GPU; skipped with a count where there is none.
 detgemm_test(gpu_device test_gpu_device)
 detgemm_test(gpu_device_sweep test_gpu_device --sweep)

@@ -180,6 +180,14 @@ static void make(product *x, dg_order order) {
   x->args.out.data = x->out;
 }
 
+/* Puts b at another address of its memory. */
+static bool copy_in_at(const product *x, void *to) {
+  uint16_t b[K * N];
+  void *context;
+  fill(b, K * N);
+  return push(x->context) == 0 && copy_in(to, b, sizeof b) == 0 && pop(&context) == 0;
+}
+
 static bool same(const product *x) { return memcmp(x->out, x->expected, sizeof x->expected) == 0; }
 
 static bool untouched(const product *x) {
@@ -406,6 +414,36 @@ static void call_fails(int n) {
   CHECK(clean());
 }
 
+/* What is remembered of a product serves other addresses, alignments, shapes and handles. */
+static void remembers(int order) {
+  product x, y;
+  make(&x, (dg_order)order);
+  make(&y, (dg_order)order);
+  dg_device *device = open_device(FAKE_DEVICE), *other = open_device(FAKE_DEVICE ":0");
+  for (int turn = 0; turn < 12; turn++) {
+    dg_gemm_args g = x.args;
+    const product *out = turn % 2 ? &y : &x;
+    if (turn % 3 == 1) g.b.data = y.b; /* the same numbers */
+    if (turn % 3 == 2) g.a.data = y.a;
+    g.out.data = out->out;
+    if (turn % 4 == 3) { /* the first row and other rows' distance alone */
+      g.a.rows = g.out.rows = M / 2;
+      g.a.row_stride = 2 * K;
+      g.out.row_stride = 2 * N;
+    }
+    CHECK(dg_gemm(turn % 5 ? device : other, &g) == DG_OK && same(out));
+    if (turn == 6) { /* an unaligned address of b, for which other kernels may be needed */
+      g.b.data = (char *)y.b + 2;
+      CHECK(copy_in_at(&y, g.b.data) && dg_gemm(device, &g) == DG_OK && same(out));
+      CHECK(copy_in_at(&y, y.b));
+    }
+  }
+  dg_device_close(device);
+  dg_device_close(other);
+  drop_product(&x);
+  drop_product(&y);
+}
+
 static void leaves_the_context(int unused) {
   (void)unused;
   product x;
@@ -458,7 +496,20 @@ static void bad_pointers(int unused) {
   odd.a.data = there;
   CHECK(dg_gemm(device, &odd) == DG_ERROR_ARGUMENT && untouched(&x));
   CHECK_TEXT("memory of device 1");
-  CHECK(fake_free(there) == 0 && pop(&context) == 0 && drop(1) == 0);
+  CHECK(fake_free(there) == 0);
+  CHECK(dg_gemm(device, &odd) == DG_ERROR_ARGUMENT && untouched(&x)); /* freed */
+  CHECK_TEXT("pass device memory");
+  uint16_t a[M * K];
+  fill(a, M * K);
+  for (fake->kind = 1; fake->kind <= 2; fake->kind++) { /* pinned, managed: of all devices */
+    CHECK(fake_alloc(&there, BYTES) == 0 && copy_in(there, a, sizeof a) == 0);
+    odd.a.data = there;
+    memset(x.out, 0xa5, BYTES);
+    CHECK(dg_gemm(device, &odd) == DG_OK && same(&x));
+    CHECK(fake_free(there) == 0);
+  }
+  fake->kind = 0;
+  CHECK(pop(&context) == 0 && drop(1) == 0);
 #endif
   dg_device_close(device);
   drop_product(&x);
@@ -678,7 +729,9 @@ static void test_computes(void **s) {
   (void)s;
   in_child(computes, DG_ORDER_FMA);
   in_child(every_row_computes, DG_ORDER_FMA);
+  in_child(remembers, DG_ORDER_FMA);
 #ifndef FAKE_ONLY_FMA
+  in_child(remembers, DG_ORDER_TC16);
   in_child(every_row_computes, DG_ORDER_TC16);
 #endif
 }

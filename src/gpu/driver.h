@@ -79,7 +79,7 @@ typedef struct dg_gpu_attributes {
   int major, minor, multiprocessors, shared_optin;     /* of a device */
   int function_static_shared, function_dynamic_shared; /* of a function */
   int pageable;                                        /* of a device: it reads any host memory */
-  int pointer_type, pointer_device, pointer_access;    /* of a pointer */
+  int pointer_type, pointer_device, pointer_access, pointer_managed; /* of a pointer */
 } dg_gpu_attributes;
 
 /* A platform: constants, and what loading its driver gave, once per process. */
@@ -151,11 +151,27 @@ int dg_gpu_count(dg_gpu_platform *platform);
 dg_status dg_gpu_open(dg_gpu_platform *platform, dg_device *device, int index);
 void dg_gpu_close(dg_device *device);
 
+/* What a row needs to compute a problem, and the problem again at other addresses. */
+typedef struct dg_gpu_plan {
+  int kernel;
+  bool exchanged; /* the problem is to be exchanged first */
+  dg_gpu_launch launch;
+  const void *mapped[2]; /* what the maps were encoded for; NULL: not yet */
+  dg_gpu_tensor_map maps[2];
+} dg_gpu_plan;
+
 /* run.c: the rest of them. */
 dg_status dg_gpu_choose(const dg_device *device, const dg_problem *p, int *kernel);
 
 /* recall.c: dg_gpu_choose, remembered. */
 dg_status dg_gpu_recall(const dg_device *device, const dg_problem *p, int *kernel);
+
+/* recall.c: the plan of the calling thread's last such choice, or NULL: there is none that suits p
+ * and kernel. It is the thread's own. */
+dg_gpu_plan *dg_gpu_recall_plan(const dg_device *device, const dg_problem *p, int kernel);
+
+/* run.c: plans a row's launch; false: it does not take p. */
+bool dg_gpu_make_plan(const dg_device *device, const dg_problem *p, int kernel, dg_gpu_plan *plan);
 
 bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel);
 dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream);
@@ -163,9 +179,10 @@ dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *s
 /* run.c: a GPU faults where a CPU would not: element alignment is checked, once per call. */
 dg_status dg_gpu_check_alignment(const dg_problem *p);
 
-/* run.c: launches a row in the device's context. first: the kernel's first parameter, which is p or
- * holds it; offsets: of a grouped product, or NULL. */
-dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, void *first,
+/* run.c: launches a row in the device's context. p: the problem, already exchanged where the plan
+ * says so; first: the kernel's first parameter, which is p or holds it; offsets: of a grouped
+ * product, or NULL. */
+dg_status dg_gpu_execute(dg_device *device, dg_gpu_plan *plan, const dg_problem *p, void *first,
                          const void *offsets, void *stream);
 
 /* pointers.c: whether the device can use the memory of a product. */

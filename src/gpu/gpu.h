@@ -15,12 +15,11 @@ typedef struct dg_gpu_facts {
   int shared_bytes;    /* block memory one block may opt in to */
 } dg_gpu_facts;
 
-/* A tiled tensor map (TMA): dims[0] is the contiguous one. strides[i] is in bytes, of dims[i+1].
- * Out-of-range elements read as +0. The driver's rules, which fits() must have checked: base and
- * strides are multiples of 16 bytes, strides below 2^40, dims at most 2^32, box sides at most 256,
- * and box[0] is a multiple of 16 bytes, no longer than the swizzle. */
+/* A tiled tensor map (TMA) of an operand's data: dims[0] is the contiguous one. strides[i] is in
+ * bytes, of dims[i+1]. Out-of-range elements read as +0. The driver's rules, which fits() must have
+ * checked: data and strides are multiples of 16 bytes, strides below 2^40, dims at most 2^32, box
+ * sides at most 256, and box[0] is a multiple of 16 bytes, no longer than the swizzle. */
 typedef struct dg_gpu_map {
-  const void *base;
   int rank; /* 1 to 3 */
   uint64_t dims[3];
   uint64_t strides[2];
@@ -30,7 +29,9 @@ typedef struct dg_gpu_map {
   int element_bytes;   /* 0 or 2: two bytes; 4: FP32 */
 } dg_gpu_map;
 
-/* One launch, filled by a row's prepare() from zeros. A kernel's parameters are: const
+/* One launch, filled by a row's prepare() from zeros. It is used again for the same problem at
+ * other addresses of the same alignment (to 256 bytes), so no address may be in it. A kernel's
+ * parameters are: const
  * __grid_constant__ dg_problem, then map_count const __grid_constant__ CUtensorMap, then const
  * __grid_constant__ dg_gpu_tuning. */
 typedef struct dg_gpu_launch {
@@ -40,8 +41,8 @@ typedef struct dg_gpu_launch {
   uint32_t shared_bytes; /* dynamic block memory */
   bool overlap;          /* programmatic dependent launch: the kernel calls griddepcontrol.wait
                             before it touches memory */
-  int map_count;
-  dg_gpu_map maps[3];
+  int map_count;         /* 0 or 2 */
+  dg_gpu_map maps[2];    /* of a and of b */
   dg_gpu_tuning tuning;
 } dg_gpu_launch;
 

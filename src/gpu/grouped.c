@@ -32,6 +32,7 @@ static dg_status find_row(const dg_device *device, int order, int *kernel) {
 dg_status dg_gpu_run_grouped(dg_device *device, const dg_grouped *g, void *stream) {
   int kernel = 0;
   dg_grouped copy = *g;
+  dg_gpu_plan plan;
   dg_status status = dg_gpu_check_alignment(&g->p);
   if (status == DG_OK) status = find_row(device, g->p.order, &kernel);
   if (status != DG_OK || g->groups == 0) return status;
@@ -39,5 +40,8 @@ dg_status dg_gpu_run_grouped(dg_device *device, const dg_grouped *g, void *strea
     return dg_fail(DG_ERROR_ARGUMENT,
                    "groups.offsets is %p; on a GPU it must be a multiple of its element's %d bytes",
                    g->offsets, (int)g->offset_bytes);
-  return dg_gpu_execute(device, kernel, &copy.p, &copy, g->offsets, stream);
+  if (!dg_gpu_make_plan(device, &copy.p, kernel, &plan) || plan.exchanged)
+    return dg_fail(DG_ERROR_UNSUPPORTED, "%s does not take this product",
+                   device->kernels[kernel].name);
+  return dg_gpu_execute(device, &plan, &copy.p, &copy, g->offsets, stream);
 }

@@ -4,41 +4,55 @@
 
 /* A look-up costs 0.12 microseconds, so each thread remembers the pointers that were good. Memory
  * that was freed since then is the caller's mistake, here as in any launch. */
-enum { PLACES = 64 };
+enum { PLACES = 256 }; /* as many as place_of() gives */
 static _Thread_local struct {
   const dg_gpu_state *state;
   const void *pointer;
 } good[PLACES];
 
-/* Memory of another device counts as usable where this device has been given access to it. */
+/* Pinned and managed memory belong to all devices. Device memory of another one is usable where
+ * this one has been given access to it. */
 static dg_status look_up(const dg_device *device, const void *pointer) {
   const dg_gpu_state *state = device->state;
   const dg_gpu_attributes *names = &state->platform->attributes;
-  const int attributes[] = {names->pointer_type, names->pointer_device, names->pointer_access};
-  int type = 0, owner = -1, access = 0;
-  void *values[] = {&type, &owner, &access};
+  enum { HOST = 1 }; /* CU_MEMORYTYPE_ */
+  const int attributes[] = {names->pointer_type, names->pointer_device, names->pointer_access,
+                            names->pointer_managed};
+  int type = 0, owner = -1, access = 0, managed = 0;
+  void *values[] = {&type, &owner, &access, &managed};
   const int error =
-      state->platform->driver.pointer_get(3, attributes, values, (void *)(uintptr_t)pointer);
+      state->platform->driver.pointer_get(4, attributes, values, (void *)(uintptr_t)pointer);
   if (error != 0) return dg_gpu_fail(state->platform, error, "asking about a pointer");
   if (type == 0)
     return dg_fail(DG_ERROR_ARGUMENT,
                    "%p is no memory that %s can use; pass device memory, or pinned or managed host "
                    "memory",
                    pointer, device->name);
-  if (owner != state->device && access == 0)
+  if (type != HOST && !managed && owner != state->device && access == 0)
     return dg_fail(DG_ERROR_ARGUMENT,
                    "%p is memory of device %d; use %s:%d, copy it, or let %s access it", pointer,
                    owner, state->platform->name, owner, device->name);
   return DG_OK;
 }
 
+/* Allocations begin at multiples of 2 MB often, so every bit must count. */
+static int place_of(const void *pointer) {
+  return (int)((uint64_t)(uintptr_t)pointer * 0x9e3779b97f4a7c15u >> 56);
+}
+
+static bool is_good(int place, const dg_device *device, const void *pointer) {
+  return good[place].pointer == pointer && good[place].state == device->state;
+}
+
+/* Two places for a pointer, the second for the one that was in the first. */
 static dg_status check(const dg_device *device, const void *pointer) {
-  const int place = (int)(((uintptr_t)pointer >> 9 ^ (uintptr_t)pointer >> 15) % PLACES);
-  if (good[place].pointer == pointer && good[place].state == device->state) return DG_OK;
+  const int first = place_of(pointer), second = first ^ 1;
+  if (is_good(first, device, pointer) || is_good(second, device, pointer)) return DG_OK;
   const dg_status status = look_up(device, pointer);
   if (status != DG_OK) return status;
-  good[place].pointer = pointer;
-  good[place].state = device->state;
+  good[second] = good[first];
+  good[first].pointer = pointer;
+  good[first].state = device->state;
   return DG_OK;
 }
 

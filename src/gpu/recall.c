@@ -1,15 +1,16 @@
-/* Remembers choices. Asking every row about a problem takes longer than a call may cost, and
- * programs ask for the same few products again and again. */
+/* Remembers choices and plans. Asking every row about a problem takes longer than a call may cost,
+ * and programs ask for the same few products again and again. Each thread remembers its own, so
+ * that nothing is shared and nothing is locked. */
 #include <string.h>
 
 #include "driver.h"
 
-/* A choice depends on all of the problem but its addresses, of which only alignment and absence
- * count. */
+/* A choice and its plan depend on all of the problem but its addresses, of which only alignment and
+ * absence count. */
 typedef struct choice {
   dg_problem key;
   uint64_t device; /* the handle's serial number; 0: an empty place */
-  int kernel;
+  dg_gpu_plan plan;
 } choice;
 
 enum { PLACES = 16 };
@@ -38,14 +39,26 @@ static choice *place_of(const dg_problem *key) {
   return &choices[hash >> 60];
 }
 
+static bool is_of(const choice *place, const dg_device *device, const dg_problem *key) {
+  return place->device == device->serial && memcmp(&place->key, key, sizeof *key) == 0;
+}
+
 dg_status dg_gpu_recall(const dg_device *device, const dg_problem *p, int *kernel) {
   const dg_problem key = key_of(p);
   choice *place = place_of(&key);
-  if (place->device == device->serial && memcmp(&place->key, &key, sizeof key) == 0) {
-    *kernel = place->kernel;
+  if (is_of(place, device, &key)) {
+    *kernel = place->plan.kernel;
     return DG_OK;
   }
   const dg_status status = dg_gpu_choose(device, p, kernel);
-  if (status == DG_OK) *place = (choice){.key = key, .device = device->serial, .kernel = *kernel};
+  if (status != DG_OK || p->m == 0 || p->n == 0 || p->batch == 0) return status;
+  place->device = dg_gpu_make_plan(device, p, *kernel, &place->plan) ? device->serial : 0;
+  place->key = key;
   return status;
+}
+
+dg_gpu_plan *dg_gpu_recall_plan(const dg_device *device, const dg_problem *p, int kernel) {
+  const dg_problem key = key_of(p);
+  choice *place = place_of(&key);
+  return is_of(place, device, &key) && place->plan.kernel == kernel ? &place->plan : NULL;
 }

@@ -1,5 +1,7 @@
 /* Launches a row. Nothing is allocated or synchronised here, and every driver call
  * is legal while the stream is being captured. */
+#include <string.h>
+
 #include "driver.h"
 #include "plan.h"
 
@@ -34,10 +36,11 @@ static int log2_of(int x) {
   return log;
 }
 
-static int encode(const dg_gpu_driver *driver, const dg_gpu_map *m, dg_gpu_tensor_map *map) {
+static int encode(const dg_gpu_driver *driver, const dg_gpu_map *m, const void *data,
+                  dg_gpu_tensor_map *map) {
   enum { UINT16 = 1, UINT32 = 2 }; /* bits are moved, whatever they mean */
   static const uint32_t ones[3] = {1, 1, 1};
-  void *base = (void *)(uintptr_t)m->base;
+  void *base = (void *)(uintptr_t)data;
   const int swizzle = m->swizzle_bytes ? log2_of(m->swizzle_bytes / 16) : 0;
   const int promotion = m->promotion_bytes ? log2_of(m->promotion_bytes / 32) : 0;
   return driver->encode_map(map, m->element_bytes == 4 ? UINT32 : UINT16, (uint32_t)m->rank, base,
@@ -75,24 +78,26 @@ static dg_status refused(const dg_gpu_state *state, int error, const char *row) 
   return of_the_row ? DG_ERROR_UNSUPPORTED : status;
 }
 
-/* Encodes the tensor maps and launches, in the device's context. */
-static dg_status launch_row(const dg_gpu_state *state, int index, const dg_problem *p, void *first,
-                            void *stream) {
-  const dg_gpu_kernel *row = row_of(state, index);
+/* Encodes the tensor maps, unless they are of the same addresses as before, and launches, in the
+ * device's context. */
+static dg_status launch_row(const dg_gpu_state *state, dg_gpu_plan *plan, const dg_problem *p,
+                            void *first, void *stream) {
   const dg_gpu_driver *driver = &state->platform->driver;
-  dg_gpu_launch l = {0};
-  dg_gpu_tensor_map maps[3];
-  void *parameters[5] = {first};
-  int count = 1, error = 0;
-  row->prepare(p, &state->facts, &l);
-  for (int i = 0; error == 0 && i < l.map_count; i++) {
-    error = encode(driver, &l.maps[i], &maps[i]);
-    parameters[count++] = &maps[i];
+  const dg_gpu_launch *l = &plan->launch;
+  const void *data[2] = {p->a.data, p->b.data};
+  void *parameters[4] = {first};
+  int count = 1;
+  for (int i = 0; i < l->map_count; i++) {
+    parameters[count++] = &plan->maps[i];
+    if (plan->mapped[i] == data[i]) continue;
+    plan->mapped[i] = NULL;
+    const int error = encode(driver, &l->maps[i], data[i], &plan->maps[i]);
+    if (error != 0) return refused(state, error, "encoding a tensor map");
+    plan->mapped[i] = data[i];
   }
-  if (error != 0) return refused(state, error, "encoding a tensor map");
-  parameters[count] = &l.tuning;
-  error = launch(driver, state->functions[index], &l, stream, parameters);
-  return error == 0 ? DG_OK : refused(state, error, row->name);
+  parameters[count] = &plan->launch.tuning;
+  const int error = launch(driver, state->functions[plan->kernel], l, stream, parameters);
+  return error == 0 ? DG_OK : refused(state, error, row_of(state, plan->kernel)->name);
 }
 
 bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel) {
@@ -104,7 +109,20 @@ bool dg_gpu_takes(const dg_device *device, const dg_problem *p, int kernel) {
   return fits;
 }
 
-dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, void *first,
+bool dg_gpu_make_plan(const dg_device *device, const dg_problem *p, int kernel, dg_gpu_plan *plan) {
+  const dg_gpu_state *state = device->state;
+  const dg_gpu_kernel *row = row_of(state, kernel);
+  bool fits;
+  dg_problem ways[2];
+  memset(plan, 0, sizeof *plan);
+  plan->kernel = kernel;
+  dg_gpu_both_ways(p, ways);
+  dg_gpu_cost(row, &state->facts, ways, &fits, &plan->exchanged);
+  if (fits) row->prepare(&ways[plan->exchanged], &state->facts, &plan->launch);
+  return fits;
+}
+
+dg_status dg_gpu_execute(dg_device *device, dg_gpu_plan *plan, const dg_problem *p, void *first,
                          const void *offsets, void *stream) {
   const dg_gpu_state *state = device->state;
   bool pushed;
@@ -116,24 +134,23 @@ dg_status dg_gpu_execute(dg_device *device, int kernel, const dg_problem *p, voi
   const int error = dg_gpu_enter(state, &pushed);
   if (error != 0) return dg_gpu_fail(state->platform, error, "entering the device's context");
   dg_status status = state->check_pointers ? dg_gpu_check_pointers(device, p, offsets) : DG_OK;
-  if (status == DG_OK) status = launch_row(state, kernel, p, first, stream);
+  if (status == DG_OK) status = launch_row(state, plan, p, first, stream);
   dg_gpu_leave(state, pushed);
   return status;
 }
 
 dg_status dg_gpu_run(dg_device *device, const dg_problem *p, int kernel, void *stream) {
   const dg_gpu_state *state = device->state;
-  const dg_gpu_kernel *row = row_of(state, kernel);
-  bool fits, exchanged;
-  dg_problem ways[2];
-  dg_gpu_both_ways(p, ways);
-  dg_gpu_cost(row, &state->facts, ways, &fits, &exchanged);
-  if (!fits)
-    return dg_fail(DG_ERROR_UNSUPPORTED, "%s does not take this product",
-                   device->kernels[kernel].name);
-  dg_problem *way = &ways[exchanged];
-  if (row->fits != dg_gpu_fits_grouped)
-    return dg_gpu_execute(device, kernel, way, way, NULL, stream);
-  dg_grouped one = {.p = *way, .groups = 1, .split = DG_SPLIT_M};
-  return dg_gpu_execute(device, kernel, &one.p, &one, NULL, stream);
+  dg_gpu_plan fresh, *plan = dg_gpu_recall_plan(device, p, kernel);
+  if (plan == NULL) {
+    if (!dg_gpu_make_plan(device, p, kernel, &fresh))
+      return dg_fail(DG_ERROR_UNSUPPORTED, "%s does not take this product",
+                     device->kernels[kernel].name);
+    plan = &fresh;
+  }
+  dg_grouped one = {.p = *p, .groups = 1, .split = DG_SPLIT_M};
+  if (plan->exchanged) dg_problem_exchange(&one.p);
+  const bool grouped = row_of(state, kernel)->fits == dg_gpu_fits_grouped;
+  return dg_gpu_execute(device, plan, &one.p, grouped ? (void *)&one : (void *)&one.p, NULL,
+                        stream);
 }

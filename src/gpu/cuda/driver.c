@@ -56,7 +56,8 @@ static dg_gpu_platform platform = {
                    .pageable = 88,
                    .pointer_type = 2,
                    .pointer_device = 9,
-                   .pointer_access = 16},
+                   .pointer_access = 16,
+                   .pointer_managed = 8},
     .row = dg_cuda_row,
     .unmeasured = unmeasured,
 };

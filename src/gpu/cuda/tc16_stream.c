@@ -64,7 +64,6 @@ static double microseconds(const dg_problem *p, const dg_gpu_facts *facts, int n
 static dg_gpu_map k_major_map(const dg_operand *x, const dg_problem *p, int64_t extent,
                               int64_t pitch, int rows, int slices, bool folded) {
   dg_gpu_map map = {
-      .base = x->data,
       .rank = 3,
       .dims = {(uint64_t)p->k, (uint64_t)extent, x->bs ? (uint64_t)p->batch : 1},
       .strides = {extent == 1 ? 16 : (uint64_t)pitch * 2, x->bs ? (uint64_t)x->bs * 2 : 16},
@@ -82,7 +81,6 @@ static dg_gpu_map k_major_map(const dg_operand *x, const dg_problem *p, int64_t 
 
 static dg_gpu_map n_major_map(const dg_operand *x, const dg_problem *p, int n, int slices) {
   return (dg_gpu_map){
-      .base = x->data,
       .rank = 3,
       .dims = {(uint64_t)p->n, (uint64_t)p->k, x->bs ? (uint64_t)p->batch : 1},
       .strides = {p->k == 1 ? 16 : (uint64_t)x->rs * 2, x->bs ? (uint64_t)x->bs * 2 : 16},

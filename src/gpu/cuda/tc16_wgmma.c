@@ -94,7 +94,6 @@ static double cost(const tile *t, const dg_problem *p, const dg_gpu_facts *facts
 
 static void fill_map(dg_gpu_map *map, const dg_operand *x, operand_map how, int64_t extent,
                      int64_t k, int64_t batch, uint32_t width, uint32_t rows, uint32_t lines) {
-  map->base = x->data;
   map->rank = 3;
   map->dims[0] = (uint64_t)(how.mn_major ? extent : k);
   map->dims[1] = (uint64_t)(how.mn_major ? k : extent);
