@@ -316,7 +316,7 @@ static void open_fails(int n) {
   fake->fail_with = kinds[kind].error;
   fake->sticky = kinds[kind].sticky;
   const dg_status status = dg_device_open(FAKE_DEVICE, &device);
-  if (fake->failed_call == NULL) exit(2);
+  if (fake->failed_call == NULL) _exit(2); /* nothing was tested: no search for leaks */
   CHECK((status == DG_OK) == (device != NULL));
   check_failure(status, fake->fail_with);
   dg_device_close(device);
@@ -401,17 +401,19 @@ static void call_fails(int n) {
   fake->fail_with = kinds[n % KINDS].error;
   fake->sticky = kinds[n % KINDS].sticky;
   const dg_status status = dg_gemm(device, &x.args);
-  if (fake->failed_call == NULL) exit(2);
+  if (fake->failed_call == NULL) _exit(2); /* nothing was tested: no search for leaks */
   check_failure(status, fake->fail_with);
   fake->fail_at = -1;
   CHECK(status == DG_OK ? same(&x) : untouched(&x));
-  if (is_cleanup(fake->failed_call)) return;
-  CHECK(get(&context) == 0 && context == NULL);
-  memset(x.out, 0xa5, BYTES);
-  CHECK(dg_gemm(device, &x.args) == DG_OK && same(&x));
+  const bool cleanup = is_cleanup(fake->failed_call);
+  if (!cleanup) {
+    CHECK(get(&context) == 0 && context == NULL);
+    memset(x.out, 0xa5, BYTES);
+    CHECK(dg_gemm(device, &x.args) == DG_OK && same(&x));
+  }
   dg_device_close(device);
   drop_product(&x);
-  CHECK(clean());
+  if (!cleanup) CHECK(clean());
 }
 
 /* What is remembered of a product serves other addresses, alignments, shapes and handles. */
