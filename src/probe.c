@@ -2,9 +2,11 @@
  * its bits are compared with the scalar reference. So an unknown device, compiler flag or driver
  * gives a reason the user can read, never other bits.
  *
- * Each product is laid out once and computed by all rows that take it. Of the larger ones only
- * every 9th row and 11th column is compared, which meets every place in a tile of 8 x 16; the rest
- * must have been written, and nothing between the rows of the output. */
+ * Each product is laid out once and computed by all rows that take it, each into an output of its
+ * own; all outputs travel in one copy, for which alone the device is waited. Of the larger products
+ * only some rows and columns are compared, which meet every place in a tile of 8 x 16 and the edges
+ * behind 128 rows and 256 columns; the rest must have been written, and nothing between the rows of
+ * the output. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +17,7 @@
 #include "order.h"
 
 /* What the inputs are full of. */
-typedef enum inputs { ORDINARY, TINY, HUGE_ONES, SPECIAL } inputs;
+typedef enum inputs { ORDINARY, TINY, HUGE_ONES, SPECIAL, ZEROS } inputs;
 
 /* A product. Sizes are odd in every tile. The aligned ones have rows of whole 16 bytes, as tensor
  * maps need them. */
@@ -44,10 +46,21 @@ static const probe_case cases[] = {
     {5, 265, 272, true, false, true, DG_BF16, DG_F32, false, TINY},
     {5, 265, 272, true, false, true, DG_BF16, DG_BF16, true, SPECIAL},
     {5, 265, 272, true, false, false, DG_BF16, DG_F32, false, ORDINARY},
+    {19, 37, 83, false, false, true, DG_BF16, DG_F32, false, ZEROS},
+    {24, 37, 72, true, false, true, DG_BF16, DG_F32, false, ZEROS},
+    {17, 41, 128, true, false, true, DG_BF16, DG_F32, false, ORDINARY},
+    {33, 97, 128, true, false, true, DG_BF16, DG_BF16, true, SPECIAL},
+    {40, 97, 128, true, false, false, DG_BF16, DG_F32, false, TINY},
+    {49, 97, 128, true, false, true, DG_F16, DG_F32, false, SPECIAL},
+    {64, 81, 128, true, false, true, DG_BF16, DG_F32, false, ORDINARY},
 };
 enum { CASES = sizeof cases / sizeof cases[0], MAX_M = 136, MAX_N = 272, MAX_K = 272 };
-enum { A_BYTES = 4 * MAX_M * MAX_K, B_BYTES = 4 * MAX_N * MAX_K, OUT_BYTES = 4 * MAX_M * MAX_N };
-enum { POISON = 0xa5 };
+enum {
+  A_BYTES = 4 * MAX_M * MAX_K,
+  B_BYTES = 4 * MAX_N * MAX_K,
+  OUT_BYTES = 4 * MAX_M * MAX_N + 256
+};
+enum { POISON = 0xa5, MAX_KERNELS = 64 };
 
 typedef struct buffer {
   unsigned char *host;
@@ -58,7 +71,9 @@ typedef struct buffer {
 typedef struct probe {
   dg_device *device;
   const dg_probe_memory *memory;
-  buffer a, b, start, bias, out;
+  buffer a, b, start, bias;
+  buffer out; /* one output after another, `pitch` bytes apart */
+  size_t pitch;
   unsigned char *expected;
 } probe;
 
@@ -73,7 +88,7 @@ static uint32_t random_bits(uint64_t *state) { /* splitmix64, high half */
 
 /* The bits of a BF16 by class: around one; products near the least subnormal; near overflow with
  * cancellation; every bit pattern, infinities and NaN among them in a few lines (rows of A, columns
- * of B). */
+ * of B); zeros. */
 static uint16_t random_bf16(inputs kind, int64_t line, uint32_t r) {
   const uint16_t sign_mantissa = (uint16_t)(r & 0x807fu);
   const uint16_t spread = (uint16_t)((r >> 16) % 12u);
@@ -81,6 +96,7 @@ static uint16_t random_bf16(inputs kind, int64_t line, uint32_t r) {
     case ORDINARY: return sign_mantissa | (uint16_t)((120u + spread) << 7);
     case TINY: return sign_mantissa | (uint16_t)((spread < 2 ? spread : 52u + spread) << 7);
     case HUGE_ONES: return sign_mantissa | (uint16_t)((186u + spread / 3u) << 7);
+    case ZEROS: return line % 2 ? 0x8000u : 0; /* so that some sums have products of -0 only */
     default:
       if (line % 7 == 0) return (uint16_t)(r >> 8);
       return r % 5u ? sign_mantissa | (uint16_t)((100u + r / 64u % 60u) << 7)
@@ -113,7 +129,8 @@ static void fill_start(const probe_case *c, float *start, int64_t pitch, uint64_
     for (int64_t j = 0; j < c->n; j++) {
       const uint32_t r = random_bits(&seed);
       const uint32_t wide = c->inputs == TINY ? r & 0x80ffffffu : r & 0xbfffffffu;
-      start[i * pitch + j] = dg_f32_from_bits((i + j) % 11 == 0 ? r & 0x80000000u : wide);
+      const bool zero = c->inputs == ZEROS || (i + j) % 11 == 0;
+      start[i * pitch + j] = dg_f32_from_bits(zero ? r & 0x80000000u : wide);
     }
 }
 
@@ -140,7 +157,7 @@ static dg_problem problem_of(const probe *x, const probe_case *c, int order) {
 }
 
 /* How far apart the compared rows and columns are. */
-static int64_t row_step(const probe_case *c) { return c->m > 32 ? 9 : 1; }
+static int64_t row_step(const probe_case *c) { return c->m > 128 ? 19 : c->m > 32 ? 9 : 1; }
 static int64_t col_step(const probe_case *c) { return c->n > 64 ? 11 : 1; }
 
 static void compute_expected(const probe_case *c, dg_problem p) {
@@ -163,7 +180,7 @@ static dg_problem prepare(probe *x, const probe_case *c, int order) {
   x->b.used = in * (size_t)(c->b_transposed ? c->n * p.b.cs : c->k * p.b.rs);
   x->start.used = 4 * pitch * (size_t)c->m;
   x->bias.used = in * (size_t)c->n;
-  x->out.used = (size_t)dg_dtype_bytes(c->out) * pitch * (size_t)c->m;
+  x->pitch = ((size_t)dg_dtype_bytes(c->out) * pitch * (size_t)c->m + 255) / 256 * 256;
   memset(x->expected, POISON, OUT_BYTES);
   fill_input(c, &p.a, p.m, p.a.rs, p.a.cs, seed);
   fill_input(c, &p.b, p.n, p.b.cs, p.b.rs, seed << 8);
@@ -183,17 +200,14 @@ static dg_status copy(const probe *x, const buffer *b) {
   return x->memory->copy_in(x->memory->context, b->device, b->host, b->used);
 }
 
-static dg_status run_row(const probe *x, int kernel, dg_problem p) {
+/* Queues a row's product with the index-th output. */
+static dg_status run_row(const probe *x, int kernel, dg_problem p, int index) {
   p.a.data = x->a.device;
   p.b.data = x->b.device;
   p.start.data = x->start.device;
-  p.out.data = x->out.device;
+  p.out.data = (char *)x->out.device + (size_t)index * x->pitch;
   if (p.bias.data) p.bias.data = x->bias.device;
-  memset(x->out.host, POISON, OUT_BYTES);
-  dg_status status = copy(x, &x->out);
-  if (status == DG_OK) status = x->device->backend->run(x->device, &p, kernel, NULL);
-  if (status != DG_OK) return status;
-  return x->memory->copy_out(x->memory->context, x->out.host, x->out.device, x->out.used);
+  return x->device->backend->run(x->device, &p, kernel, NULL);
 }
 
 static uint32_t bits_at(const unsigned char *data, int64_t index, int64_t bytes) {
@@ -204,22 +218,34 @@ static uint32_t bits_at(const unsigned char *data, int64_t index, int64_t bytes)
   return u;
 }
 
-static void compare(const probe *x, const probe_case *c, const dg_problem *p, char *why) {
-  const int64_t bytes = dg_dtype_bytes(c->out), pitch = p->out.rs;
-  const uint32_t poison = bytes == 4 ? 0xa5a5a5a5u : 0xa5a5u;
-  for (int64_t i = 0; i < c->m; i++)
-    for (int64_t j = 0; j < pitch; j++) {
-      const uint32_t got = bits_at(x->out.host, i * pitch + j, bytes);
-      const uint32_t expected = bits_at(x->expected, i * pitch + j, bytes);
-      const bool inside = j < c->n;
-      const bool compared = !inside || (i % row_step(c) == 0 && j % col_step(c) == 0);
-      if (compared ? got == expected : got != poison || bytes == 2) continue;
-      snprintf(why, DG_PROBE_TEXT,
-               "gave other bits than the reference in probe %d at row %" PRId64 ", column %" PRId64
-               ": %0*" PRIx32 " instead of %0*" PRIx32,
-               (int)(c - cases), i, j, (int)(2 * bytes), got, (int)(2 * bytes), expected);
-      return;
-    }
+/* The first place of a row of an output that is not right, or the pitch: a compared column of other
+ * bits; one that was not written; one behind the row that was. */
+static int64_t first_wrong(const probe *x, const probe_case *c, const unsigned char *out, int64_t i,
+                           int64_t pitch) {
+  const int64_t bytes = dg_dtype_bytes(c->out), rows = row_step(c), cols = col_step(c);
+  const int64_t at = i * pitch;
+  for (int64_t j = 0; i % rows == 0 && j < c->n; j += cols)
+    if (bits_at(out, at + j, bytes) != bits_at(x->expected, at + j, bytes)) return j;
+  for (int64_t j = 0; bytes == 4 && j < c->n; j++)
+    if (bits_at(out, at + j, 4) == 0xa5a5a5a5u) return j;
+  for (int64_t j = c->n; j < pitch; j++)
+    if (bits_at(out, at + j, bytes) != bits_at(x->expected, at + j, bytes)) return j;
+  return pitch;
+}
+
+static void compare(const probe *x, const probe_case *c, const unsigned char *out, int64_t pitch,
+                    char *why) {
+  const int64_t bytes = dg_dtype_bytes(c->out);
+  for (int64_t i = 0; i < c->m; i++) {
+    const int64_t j = first_wrong(x, c, out, i, pitch);
+    if (j == pitch) continue;
+    snprintf(why, DG_PROBE_TEXT,
+             "gave other bits than the reference in probe %d at row %" PRId64 ", column %" PRId64
+             ": %0*" PRIx32 " instead of %0*" PRIx32,
+             (int)(c - cases), i, j, (int)(2 * bytes), bits_at(out, i * pitch + j, bytes),
+             (int)(2 * bytes), bits_at(x->expected, i * pitch + j, bytes));
+    return;
+  }
 }
 
 static bool takes(const probe *x, int kernel, const dg_problem *p) {
@@ -227,31 +253,43 @@ static bool takes(const probe *x, int kernel, const dg_problem *p) {
   return backend->takes == NULL || backend->takes(x->device, p, kernel);
 }
 
-/* All rows of an order that are in question, on one product. */
+/* The rows of an order that are in question and take the product. */
+static int rows_of(const probe *x, int order, const dg_problem *p, const dg_verdict *verdicts,
+                   int *rows) {
+  int count = 0;
+  for (int i = 0; i < x->device->kernel_count && count < MAX_KERNELS; i++)
+    if (verdicts[i].wanted && verdicts[i].why[0] == '\0' &&
+        (int)x->device->kernels[i].order == order && takes(x, i, p))
+      rows[count++] = i;
+  return count;
+}
+
+/* All of them on one product. */
 static dg_status run_case(probe *x, const probe_case *c, int order, dg_verdict *verdicts) {
-  bool ready = false;
+  int rows[MAX_KERNELS];
   dg_problem p = problem_of(x, c, order);
-  for (int i = 0; i < x->device->kernel_count; i++) {
-    dg_verdict *v = &verdicts[i];
-    if (!v->wanted || v->why[0] || (int)x->device->kernels[i].order != order || !takes(x, i, &p))
-      continue;
-    if (!ready) {
-      p = prepare(x, c, order);
-      const buffer *all[] = {&x->a, &x->b, &x->start, &x->bias};
-      for (int j = 0; j < 4; j++) {
-        const dg_status status = copy(x, all[j]);
-        if (status != DG_OK) return status;
-      }
-      ready = true;
-    }
-    const dg_status status = run_row(x, i, p);
+  const int count = rows_of(x, order, &p, verdicts, rows);
+  if (count == 0) return DG_OK;
+  p = prepare(x, c, order);
+  x->out.used = (size_t)count * x->pitch;
+  memset(x->out.host, POISON, x->out.used);
+  const buffer *all[] = {&x->a, &x->b, &x->start, &x->bias, &x->out};
+  dg_status status = DG_OK;
+  for (int i = 0; status == DG_OK && i < 5; i++) status = copy(x, all[i]);
+  for (int i = 0; status == DG_OK && i < count; i++) {
+    dg_verdict *v = &verdicts[rows[i]];
+    status = run_row(x, rows[i], p, i);
     v->tried = true;
-    if (status == DG_ERROR_UNSUPPORTED)
-      snprintf(v->why, DG_PROBE_TEXT, "cannot run here: %.120s", dg_last_error());
-    else if (status != DG_OK) return status;
-    else compare(x, c, &p, v->why);
+    if (status != DG_ERROR_UNSUPPORTED) continue;
+    snprintf(v->why, DG_PROBE_TEXT, "cannot run here: %.120s", dg_last_error());
+    status = DG_OK;
   }
-  return DG_OK;
+  if (status == DG_OK)
+    status = x->memory->copy_out(x->memory->context, x->out.host, x->out.device, x->out.used);
+  for (int i = 0; status == DG_OK && i < count; i++)
+    if (verdicts[rows[i]].why[0] == '\0')
+      compare(x, c, x->out.host + (size_t)i * x->pitch, p.out.rs, verdicts[rows[i]].why);
+  return status;
 }
 
 static dg_status make(const probe *x, buffer *b, size_t bytes) {
@@ -270,12 +308,21 @@ static dg_status run_cases(probe *x, dg_verdict *verdicts) {
   return status;
 }
 
+/* How many rows may be tried on one product. */
+static int most_of_an_order(const dg_device *device, const dg_verdict *verdicts) {
+  int counts[2] = {0, 0};
+  for (int i = 0; i < device->kernel_count; i++)
+    counts[device->kernels[i].order == DG_ORDER_TC16] += verdicts[i].wanted;
+  return counts[0] > counts[1] ? counts[0] : counts[1];
+}
+
 /* Lays out the memory, runs everything and cleans up. */
 static dg_status probe_rows(dg_device *device, const dg_probe_memory *memory,
                             dg_verdict *verdicts) {
   probe x = {.device = device, .memory = memory, .expected = malloc(OUT_BYTES)};
   buffer *all[] = {&x.a, &x.b, &x.start, &x.bias, &x.out};
-  static const size_t bytes[] = {A_BYTES, B_BYTES, OUT_BYTES, 4 * MAX_N, OUT_BYTES};
+  const size_t outputs = OUT_BYTES * (size_t)most_of_an_order(device, verdicts);
+  const size_t bytes[] = {A_BYTES, B_BYTES, OUT_BYTES, 4 * MAX_N, outputs};
   dg_status status = DG_OK;
   if (x.expected == NULL) status = dg_fail(DG_ERROR_MEMORY, "no memory for the conformance probe");
   for (int i = 0; status == DG_OK && i < 5; i++) status = make(&x, all[i], bytes[i]);
