@@ -49,7 +49,7 @@ build() {
 suite() {
   local name=$1 junit=$out/logs/$1.xml
   shift
-  ctest --test-dir "$out/$name" --output-junit "$junit" --test-output-size-passed 1000000 \
+  ctest --test-dir "$out/$name" -j "$(nproc)" --output-junit "$junit" --test-output-size-passed 1000000 \
     --test-output-size-failed 1000000 "$@" >"$out/logs/$name.ctest" 2>&1
   python3 tests/summary.py "$name" "$junit" "$out/counts" || count 0 1 0
 }
