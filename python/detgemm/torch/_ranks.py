@@ -124,10 +124,13 @@ class Ranks:
         with self.naming(peer, doing):
             work.wait()
 
+    def start_broadcast(self, x: Tensor, source: int) -> Any:
+        with self.naming(source, "the result of"):
+            return dist.broadcast(x, self.world(source), group=self.group, async_op=True)
+
     def broadcast(self, x: Tensor, source: int) -> Tensor:
         if x.numel():
-            with self.naming(source, "the result of"):
-                dist.broadcast(x, self.world(source), group=self.group)
+            self.wait(self.start_broadcast(x, source), source, "the result of")
         return x
 
     def exchange(self, numbers: Sequence[int]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
@@ -54,14 +54,63 @@ def _blocks(rows: int, size: int) -> list[slice]:
     return [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
 
 
+class _Broadcast:
+    """The result on every rank: a block is on its way as soon as the last rank has it."""
+
+    def __init__(self, ranks: Ranks, like: Tensor, m: int, n: int) -> None:
+        self.ranks, self.out = ranks, like.new_empty(m, n)
+        self.works: list[Any] = []
+
+    def block(self, rows: slice) -> None:
+        self.works.append(self.ranks.start_broadcast(self.out[rows], self.ranks.count - 1))
+
+    def finish(self) -> Tensor:
+        for work in self.works:
+            self.ranks.wait(work, self.ranks.count - 1, "the result of")
+        return self.out
+
+
+class _Scatter:
+    """A share of the result's rows on every rank, on its way as soon as the last rank has it."""
+
+    def __init__(self, ranks: Ranks, like: Tensor, m: int, n: int, bounds: Sequence[int]) -> None:
+        self.ranks, self.bounds, self.last = ranks, bounds, ranks.count - 1
+        self.rows = slice(bounds[ranks.rank], bounds[ranks.rank + 1])
+        own = self.rows.stop - self.rows.start
+        self.out = like.new_empty(m if ranks.rank == self.last else own, n)
+        self.works: list[tuple[Any, int, str]] = []
+        self.next = 0  # the first rank whose share has not left
+        if ranks.rank < self.last and self.out.numel():
+            self.works.append((ranks.receive(self.out, self.last), self.last, "the result of"))
+
+    def block(self, rows: slice) -> None:
+        if self.ranks.rank < self.last:
+            return
+        while self.next < self.last and self.bounds[self.next + 1] <= rows.stop:
+            share = self.out[self.bounds[self.next] : self.bounds[self.next + 1]]
+            if share.numel():
+                self.works.append((self.ranks.send(share, self.next), self.next, "sending to"))
+            self.next += 1
+
+    def finish(self) -> Tensor:
+        for work in self.works:
+            self.ranks.wait(*work)
+        return self.out[self.rows].clone() if self.ranks.rank == self.last else self.out
+
+
 def _pipeline(
-    ranks: Ranks, a: Tensor, b: Tensor, bias: Optional[Tensor], order: str, block_rows: int
+    ranks: Ranks,
+    a: Tensor,
+    b: Tensor,
+    bias: Optional[Tensor],
+    order: str,
+    block_rows: int,
+    delivery: Union[_Broadcast, _Scatter],
 ) -> Tensor:
-    """This rank's part of the product: on the last rank the result, elsewhere nothing of use."""
+    """The product after the ranks have agreed on it."""
     n = b.shape[1]
     first, last = ranks.rank == 0, ranks.rank == ranks.count - 1
     before, after = ranks.rank - 1, ranks.rank + 1
-    out = a.new_empty(a.shape[0] if last else 0, n)
     blocks = _blocks(a.shape[0], block_rows) if n else []
     incoming: list[tuple[Tensor, Any]] = []
     sent: list[tuple[Tensor, Any]] = []
@@ -81,31 +130,16 @@ def _pipeline(
             state, work = incoming.pop(0)
             ranks.wait(work, before, "receiving from")
         if last:
-            out[block] = _kernels.matmul(a[block], b, state, bias, order, False)
-            continue
-        state = _kernels.matmul(a[block], b, state, None, order, True)
-        sent.append((state, ranks.send(state, after)))
+            delivery.out[block] = _kernels.matmul(a[block], b, state, bias, order, False)
+        else:
+            state = _kernels.matmul(a[block], b, state, None, order, True)
+            sent.append((state, ranks.send(state, after)))
+        delivery.block(block)
         if len(sent) > _IN_FLIGHT:  # the buffers of earlier blocks are free again
             ranks.wait(sent.pop(0)[1], after, "sending to")
     for _, work in sent:
         ranks.wait(work, after, "sending to")
-    return out
-
-
-def _scatter(ranks: Ranks, whole: Tensor, like: Tensor, bounds: Sequence[int], n: int) -> Tensor:
-    """Every rank's rows of what the last rank has."""
-    last = ranks.count - 1
-    rows = slice(bounds[ranks.rank], bounds[ranks.rank + 1])
-    if ranks.rank == last:
-        shares = [(r, whole[bounds[r] : bounds[r + 1]]) for r in range(last)]
-        works = [(r, ranks.send(share, r)) for r, share in shares if share.numel()]
-        for r, work in works:
-            ranks.wait(work, r, "sending to")
-        return whole[rows].clone()
-    own = like.new_empty(rows.stop - rows.start, n)
-    if own.numel():
-        ranks.wait(ranks.receive(own, last), last, "the result of")
-    return own
+    return delivery.finish()
 
 
 def _continued(
@@ -118,13 +152,10 @@ def _continued(
     scatter: Optional[Sequence[int]],
 ) -> Tensor:
     """The product after the ranks have agreed on it: all of it, or this rank's rows."""
-    whole = _pipeline(ranks, a, b, bias, order, block_rows)
     m, n = a.shape[0], b.shape[1]
-    if scatter is not None:
-        return _scatter(ranks, whole, a, scatter, n)
-    if ranks.rank < ranks.count - 1:
-        whole = a.new_empty(m, n)
-    return ranks.broadcast(whole, ranks.count - 1)
+    if scatter is None:
+        return _pipeline(ranks, a, b, bias, order, block_rows, _Broadcast(ranks, a, m, n))
+    return _pipeline(ranks, a, b, bias, order, block_rows, _Scatter(ranks, a, m, n, scatter))
 
 
 def _check_cuts(shares: Sequence[int]) -> None:
