@@ -10,7 +10,8 @@ dg_opencl_api dg_cl;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* within dg_gpu_lock() or alone */
 static bool tried;
-static char problem[200];
+static char problem[200] =
+    "this build has no OpenCL kernels; configure it with -DDETGEMM_OPENCL=ON";
 static void *devices[DG_OPENCL_MAX_DEVICES];
 static int device_count;
 
@@ -60,8 +61,7 @@ int dg_opencl_load(const char **why) {
   if (!tried) {
     tried = true;
     dg_gpu_mark_used();
-    if (!load_library()) device_count = 0;
-    else list_devices();
+    if (dg_opencl_has_kernels() && load_library()) list_devices();
   }
   pthread_mutex_unlock(&lock);
   *why = problem;

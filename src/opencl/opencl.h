@@ -69,6 +69,7 @@ typedef struct dg_opencl_program {
   struct dg_opencl_program *next;
   void *context, *queue, *program, *kernels[DG_OPENCL_MAX_ROWS];
 } dg_opencl_program;
+bool dg_opencl_has_kernels(void); /* whether this build has them */
 dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **program);
 void dg_opencl_program_free(dg_opencl_program *x);
 
