@@ -8,11 +8,13 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,11 +34,14 @@ static void slurp(const char *path, char *text, size_t size) {
   fclose(f);
 }
 
+static bool stdout_closed; /* for the next runs */
+
 static pid_t start(char **words) {
   posix_spawn_file_actions_t actions;
   pid_t child;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 1, "stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (stdout_closed) posix_spawn_file_actions_addclose(&actions, 1);
   posix_spawn_file_actions_addopen(&actions, 2, "stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
   assert_int_equal(posix_spawn(&child, tool, &actions, NULL, words, environ), 0);
   posix_spawn_file_actions_destroy(&actions);
@@ -126,9 +131,16 @@ static void help_and_usage(void **unused) {
   for (int i = 0; i < 5; i++) {
     assert_int_equal(run("%s --help", commands[i]), 0);
     assert_non_null(strstr(out, "usage: detgemm"));
-    const int code = run("%s --no-such-option", commands[i]);
-    assert_int_equal(code, 2);
+    expect_refused(run("%s --no-such-option", commands[i]));
+    expect_refused(run("%s -x", commands[i]));
+    expect_refused(run("%s --json=yes", commands[i]));
+    expect_refused(run("%s --help=yes", commands[i]));
   }
+  expect_refused(run("matmul --output"));
+  expect_refused(run("info -d"));
+  expect_refused(run("info --device nonsense:0"));
+  expect_refused(run("verify --case fma/forward/bf16/f32/1x1/plain/none/whole/1"));
+  expect_refused(run("verify --case fma/forward/bf16/f32/1x1x1/plain/none/whole/x"));
   assert_int_equal(run("--help"), 0);
   assert_int_equal(run("--version"), 0);
   expect_refused(run("nonsense"));
@@ -152,6 +164,43 @@ static void info_is_json(void **unused) {
   json_decref(info);
   assert_int_equal(run("info"), 0);
   assert_non_null(strstr(out, "cpu"));
+}
+
+/* With --json standard output holds one value whatever happens. */
+static void failures_are_json(void **unused) {
+  (void)unused;
+  static const char *const commands[] = {"--json",
+                                         "nonsense --json",
+                                         "info --json --no-such-option",
+                                         "info --nonsense --js",
+                                         "matmul --json",
+                                         "matmul --json a.npy missing.npy",
+                                         "compare x.npy y.npy --json",
+                                         "matmul a.npy b.npy --order best --json",
+                                         "compare \xff\xc3.npy y.npy --json",
+                                         "verify --json --device nonsense",
+                                         "verify --json --device \xff\xfe",
+                                         "verify --json --case x",
+                                         "verify --kernel nothing --json",
+                                         "bench --json --shape 1x1",
+                                         "bench --json --peer nobody",
+                                         "bench --device cuda:77 --json",
+                                         "bench --json --shape 4294967296x4294967296x1 --peer none",
+                                         "bench --json --shape 1x1x1 --peer none --svg chart.svg"};
+  json_error_t error;
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    const int code = run("%s", commands[i]);
+    json_t *answer = json_loads(out, 0, &error);
+    if (answer == NULL) print_error("%s printed %s\n", commands[i], out);
+    assert_true(json_is_string(json_object_get(answer, "error")));
+    json_decref(answer);
+    out[0] = '\0';
+    expect_refused(code);
+  }
+  assert_int_equal(run("info --json --device \xff\xfe"), 2);
+  json_t *answer = json_loads(out, 0, &error);
+  assert_int_equal(json_array_size(json_object_get(answer, "devices")), 1);
+  json_decref(answer);
 }
 
 /* Each operation on a vector of the order, bit for bit. */
@@ -224,10 +273,43 @@ static void results_are_written(void **unused) {
     assert_int_equal(run("compare %s %s:forward", names[i], file), 0);
   }
   const int before = files_here();
-  expect_refused(run("matmul %s:a %s:b -o missing/r.npy", file, file));
+  static const char *const bad[] = {"missing/r.npy",
+                                    "stdout/r.npy",
+                                    "r.safetensors:\xff",
+                                    "r.safetensors:",
+                                    "r.safetensors:__metadata__",
+                                    "/dev/null"};
+  for (int i = 0; i < 6; i++) expect_refused(run("matmul %s:a %s:b -o %s", file, file, bad[i]));
+  assert_int_equal(mkdir("folder.npy", 0700), 0);
+  expect_refused(run("matmul %s:a %s:b -o folder.npy", file, file));
+  assert_int_equal(rmdir("folder.npy"), 0);
+  expect_refused(run("bench --shape 1x1x1 --svg missing/chart.svg"));
   assert_int_equal(files_here(), before);
+  char longest[256]; /* a name that has no room for more */
+  memset(longest, 'n', 251);
+  memcpy(longest + 251, ".npy", 5);
+  json_error_t error;
+  assert_int_equal(run("matmul %s:a %s:b --json -o %s", file, file, longest), 0);
+  assert_int_equal(unlink(longest), 0);
+  assert_int_equal(run("matmul %s:a %s:b --json -o \xff.npy", file, file), 0);
+  json_t *answer = json_loads(out, 0, &error);
+  assert_string_equal(json_string_value(json_object_get(answer, "output")), "?.npy");
+  json_decref(answer);
+  assert_int_equal(unlink("\xff.npy"), 0);
   unlink("r.npy");
   unlink("r.safetensors");
+}
+
+/* What is printed never ends in the result's file, and a report that is lost is a failure. */
+static void closed_output(void **unused) {
+  (void)unused;
+  const char *file = "@/tc16-plain-64x48x33.safetensors";
+  stdout_closed = true;
+  const int code = run("matmul %s:a %s:b --order tc16 -o r.npy", file, file);
+  stdout_closed = false;
+  expect_refused(code);
+  assert_int_equal(run("compare r.npy %s:forward", file), 0);
+  unlink("r.npy");
 }
 
 static void batches(void **unused) {
@@ -254,6 +336,9 @@ static void npy_variants(void **unused) {
   put_npy("s.npy", 3, "{\"shape\": (2, 3), 'descr': '>f2', 'fortran_order': False}", swapped, 12);
   put_npy("u.npy", 1, "{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }", half, 12);
   put_npy("v.npy", 1, "{'descr': '<V2', 'fortran_order': False, 'shape': (2, 3), }", half, 12);
+  put_npy("p.npy", 1, "{'descr': 'f2', 'fortran_order': False, 'shape': (2L, 3L), }\n", half, 12);
+  assert_int_equal(run("compare h.npy p.npy"), 0); /* as Python 2 wrote it */
+  unlink("p.npy");
   put_npy("z.npy", 1, "{'descr': '<f2', 'fortran_order': False, 'shape': (3, 0), }", half, 0);
   assert_int_equal(run("compare h.npy f.npy"), 0);
   assert_int_equal(run("compare h.npy s.npy"), 0);
@@ -276,6 +361,10 @@ static void bad_npy_files(void **unused) {
       {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1), }"},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (01,), }"},
+      {1, "{'descr': '', 'fortran_order': False, 'shape': (1,), }"},
+      {1, "{'descr': '<', 'fortran_order': False, 'shape': (1,), }"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"},
       {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }"},
@@ -317,6 +406,8 @@ static void bad_safetensors_files(void **unused) {
       "{\"a\":{\"dtype\":7,\"shape\":[2],\"data_offsets\":[0,8]}}",
       "{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}",
       "{\"a\":[]}",
+      "{\"__metadata__\":{\"x\":1},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+      "{\"__metadata__\":\"x\",\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
       "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
       "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
       "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
@@ -384,6 +475,34 @@ static void signals_leave_nothing(void **unused) {
   assert_int_equal(files_here(), before);
 }
 
+static void shape_files(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *text;
+    size_t size;
+    int code;
+  } files[] = {{"# nothing\n", 10, 2},
+               {"1 2 3 4\n", 8, 2},
+               {"1,2\n", 4, 2},
+               {"-1,2,3\n", 7, 2},
+               {"1,2,3\0004\n", 8, 2},
+               {"1,2,99999999999999999999", 24, 2},
+               {"\n 2x2x2 # two\n", 14, 0},
+               {"3000000000,3000000000,0", 23, 2}};
+  char text[700];
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    memset(text, '#', sizeof text); /* a long comment first */
+    text[600] = '\n';
+    put_file("shapes", text, 601, files[i].text, files[i].size);
+    const int code = run("bench --peer none --shapes shapes");
+    if (files[i].code == 0) assert_int_equal(code, 0);
+    else expect_refused(code);
+    if (i + 1 == sizeof files / sizeof files[0]) expect_refused(run("verify --shapes shapes"));
+  }
+  expect_refused(run("bench --peer none --shapes ."));
+  unlink("shapes");
+}
+
 static void verify_and_bench(void **unused) {
   (void)unused;
   json_error_t error;
@@ -400,13 +519,21 @@ static void verify_and_bench(void **unused) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(help_and_usage),        cmocka_unit_test(info_is_json),
-      cmocka_unit_test(vectors_match),         cmocka_unit_test(differences_are_found),
-      cmocka_unit_test(results_are_written),   cmocka_unit_test(batches),
-      cmocka_unit_test(npy_variants),          cmocka_unit_test(bad_npy_files),
-      cmocka_unit_test(bad_safetensors_files), cmocka_unit_test(other_tensors),
-      cmocka_unit_test(signals_leave_nothing), cmocka_unit_test(verify_and_bench)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(help_and_usage),
+                                     cmocka_unit_test(info_is_json),
+                                     cmocka_unit_test(failures_are_json),
+                                     cmocka_unit_test(closed_output),
+                                     cmocka_unit_test(shape_files),
+                                     cmocka_unit_test(vectors_match),
+                                     cmocka_unit_test(differences_are_found),
+                                     cmocka_unit_test(results_are_written),
+                                     cmocka_unit_test(batches),
+                                     cmocka_unit_test(npy_variants),
+                                     cmocka_unit_test(bad_npy_files),
+                                     cmocka_unit_test(bad_safetensors_files),
+                                     cmocka_unit_test(other_tensors),
+                                     cmocka_unit_test(signals_leave_nothing),
+                                     cmocka_unit_test(verify_and_bench)};
   char directory[] = "/tmp/detgemm-cli-XXXXXX";
   if (argc != 3 || mkdtemp(directory) == NULL || chdir(directory) != 0) return 99;
   tool = argv[1];

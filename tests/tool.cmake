@@ -18,7 +18,7 @@ if(DETGEMM_FUZZ) # clang only
   endforeach()
   foreach(target safetensors npy)
     target_sources(fuzz_${target} PRIVATE
-      ${PROJECT_SOURCE_DIR}/tools/common.c ${PROJECT_SOURCE_DIR}/tools/tensor.c
+      ${PROJECT_SOURCE_DIR}/tools/answer.c ${PROJECT_SOURCE_DIR}/tools/common.c ${PROJECT_SOURCE_DIR}/tools/tensor.c
       ${PROJECT_SOURCE_DIR}/tools/npy.c ${PROJECT_SOURCE_DIR}/tools/safetensors.c)
     target_include_directories(fuzz_${target} PRIVATE ${PROJECT_SOURCE_DIR}/tools)
     target_link_libraries(fuzz_${target} PRIVATE PkgConfig::JANSSON)

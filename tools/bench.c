@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "answer.h"
 #include "bench_table.h"
+#include "output.h"
 
 static const char help[] =
     "usage: detgemm bench [options]\n"
@@ -151,30 +153,32 @@ static void print_json(const session *s) {
     json_array_append_new(rows, row_json(row, peak_for(s, row), bandwidth_for(s, row)));
   }
   json_t *all =
-      json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:o}", "device", dg_device_name(e->device),
-                "description", dg_device_description(e->device), "peer", e->peer ? e->peer : "none",
-                "threads", s->choice.threads, "fma_peak_gflops", e->peak * 1e-9, "tensor_gflops",
-                e->tensor * 1e-9, "memory_gbytes_per_second", e->bandwidth * 1e-9, "rows", rows);
-  json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-  putchar('\n');
-  json_decref(all);
+      json_pack("{s:s, s:o, s:s, s:i, s:f, s:f, s:f, s:o}", "device", dg_device_name(e->device),
+                "description", answer_text(dg_device_description(e->device)), "peer",
+                e->peer ? e->peer : "none", "threads", s->choice.threads, "fma_peak_gflops",
+                e->peak * 1e-9, "tensor_gflops", e->tensor * 1e-9, "memory_gbytes_per_second",
+                e->bandwidth * 1e-9, "rows", rows);
+  answer_json(all);
+}
+
+/* Before anything is measured. */
+static bool chart_can_be_drawn(const session *s) {
+  if (s->svg == NULL) return true;
+  if (s->engine.peer == NULL)
+    return complain("no chart: there is no peer to compare with") == EXIT_GOOD;
+  return output_check_path(s->svg);
 }
 
 static bool draw_chart(const session *s) {
-  if (s->svg == NULL) return true;
-  if (s->engine.peer == NULL) {
-    complain("no chart: there is no peer to compare with");
-    return false;
-  }
-  return bench_chart(s->svg, s->rows.rows, s->rows.count, s->engine.peer,
-                     dg_device_description(s->engine.device));
+  return s->svg == NULL || bench_chart(s->svg, s->rows.rows, s->rows.count, s->engine.peer,
+                                       dg_device_description(s->engine.device));
 }
 
 static int run(session *s) {
   int code = EXIT_BAD;
   s->choice.shapes = &s->shapes;
   if (s->choice.threads == 0) s->choice.threads = processors();
-  if (open_engine(s) && row_list_make(&s->rows, &s->choice)) {
+  if (open_engine(s) && chart_can_be_drawn(s) && row_list_make(&s->rows, &s->choice)) {
     if (s->choice.cpu) {
       s->peak_one = measure_fma_peak(1);
       s->bandwidth_one = measure_bandwidth(1);
@@ -221,7 +225,7 @@ static bool take_option(int c, session *s) {
     case 'q': s->choice.quick = true; return true;
     case 'g': s->svg = optarg; return true;
     case 'j': s->json = true; return true;
-    default: usage_error("bench", "bad option"); return false;
+    default: return false;
   }
 }
 
@@ -236,7 +240,7 @@ int command_bench(int argc, char **argv) {
   session s = {.device = "cpu",
                .choice = {.orders = 1u << DG_ORDER_FMA | 1u << DG_ORDER_TC16, .op = -1}};
   bool good = true;
-  for (int c; good && (c = getopt_long(argc, argv, "d:h", options, NULL)) != -1;) {
+  for (int c; good && (c = next_option(argc, argv, ":d:h", options)) != -1;) {
     if (c == 'h') {
       fputs(help, stdout);
       return EXIT_GOOD;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "answer.h"
+
 bool row_list_add(row_list *list, bench_row row) {
   if (list->count == list->capacity) {
     const int capacity = list->capacity ? 2 * list->capacity : 64;
@@ -109,6 +111,7 @@ bool row_list_make(row_list *list, const row_choice *c) {
   for (size_t i = 0; i < c->shapes->count; i++)
     for (dg_order order = DG_ORDER_FMA; order <= DG_ORDER_TC16; order++) {
       const int64_t *s = c->shapes->shapes[i];
+      if (!shape_fits(s)) return false;
       const bench_op op = c->op < 0 ? BOP_NT : (bench_op)c->op;
       if (!add(list, c, order, op, s[0], s[1], s[2])) return false;
     }
@@ -156,11 +159,12 @@ void row_print(const bench_row *r, double peak, double bandwidth) {
 
 json_t *row_json(const bench_row *r, double peak, double bandwidth) {
   char name[32];
-  json_t *row = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:i, s:s, s:f, s:f, s:f}", "order", order_name(r->order), "op",
-      bench_row_name(r, name), "m", (json_int_t)r->m, "n", (json_int_t)r->n, "k", (json_int_t)r->k,
-      "threads", r->threads, "kernel", r->kernel, "seconds", r->seconds, "gflops",
-      row_flops(r) / r->seconds * 1e-9, "gbytes_per_second", row_bytes(r) / r->seconds * 1e-9);
+  json_t *row =
+      json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:s, s:f, s:o, s:o}", "order", order_name(r->order),
+                "op", bench_row_name(r, name), "m", (json_int_t)r->m, "n", (json_int_t)r->n, "k",
+                (json_int_t)r->k, "threads", r->threads, "kernel", r->kernel, "seconds", r->seconds,
+                "gflops", answer_number(row_flops(r) / r->seconds * 1e-9), "gbytes_per_second",
+                answer_number(row_bytes(r) / r->seconds * 1e-9));
   if (r->peer_seconds > 0) {
     json_object_set_new(row, "peer_seconds", json_real(r->peer_seconds));
     json_object_set_new(row, "peer_ratio", json_real(r->peer_seconds / r->seconds));

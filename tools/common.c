@@ -1,6 +1,6 @@
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +9,16 @@
 
 #include "tool.h"
 
-TOOL_PRINTF(1, 0) static void print_line(const char *format, va_list arguments, const char *more) {
-  char line[1024];
-  vsnprintf(line, sizeof line, format, arguments);
-  for (char *c = line; *c; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-  fprintf(stderr, "detgemm: %s%s\n", line, more);
-}
-
-int complain(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  print_line(format, arguments, "");
-  va_end(arguments);
-  return EXIT_BAD;
-}
-
-int usage_error(const char *command, const char *format, ...) {
-  char more[80];
-  snprintf(more, sizeof more, "; see detgemm %s --help", command);
-  va_list arguments;
-  va_start(arguments, format);
-  print_line(format, arguments, more);
-  va_end(arguments);
-  return EXIT_BAD;
+int next_option(int argc, char **argv, const char *letters, const struct option *options) {
+  opterr = 0;
+  const int c = getopt_long(argc, argv, letters, options, NULL);
+  if (c != '?' && c != ':') return c;
+  const char *word = argv[optind - 1];
+  if (c == ':') usage_error(argv[0], "option \"%s\" needs a value", word);
+  else if (optopt == 0) usage_error(argv[0], "\"%s\" is no option, or short for several", word);
+  else if (strncmp(word, "--", 2) == 0) usage_error(argv[0], "\"%s\": it takes no value", word);
+  else usage_error(argv[0], "\"-%c\" is no option", optopt);
+  return '?';
 }
 
 bool parse_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value) {
@@ -69,7 +55,7 @@ bool parse_dtype(const char *text, dg_dtype *dtype) {
   return true;
 }
 
-static bool scan_shape(const char *text, int64_t shape[3]) {
+bool scan_shape(const char *text, int64_t shape[3]) {
   const char *c = text;
   for (int i = 0; i < 3; i++) {
     char *end;
@@ -88,6 +74,17 @@ bool parse_shape(const char *text, int64_t shape[3]) {
   if (scan_shape(text, shape)) return true;
   complain("\"%s\" is no shape; write MxNxK, for example 16x4096x4096", text);
   return false;
+}
+
+bool shape_fits(const int64_t shape[3]) {
+  for (int i = 0; i < 3; i++) {
+    int64_t bytes;
+    if (__builtin_mul_overflow(shape[i] | 1, shape[(i + 1) % 3] | 1, &bytes) ||
+        __builtin_mul_overflow(bytes, 16, &bytes))
+      return complain("%" PRId64 " x %" PRId64 " x %" PRId64 " is too large", shape[0], shape[1],
+                      shape[2]) == EXIT_GOOD;
+  }
+  return true;
 }
 
 const char *order_name(dg_order order) { return order == DG_ORDER_FMA ? "fma" : "tc16"; }
@@ -120,20 +117,33 @@ bool shape_list_add(shape_list *list, int64_t m, int64_t n, int64_t k) {
   return true;
 }
 
+static bool read_shape(shape_list *list, const char *path, int number, char *line, size_t length) {
+  int64_t s[3];
+  const bool text = strlen(line) == length;
+  line[strcspn(line, "#\n")] = '\0';
+  if (text && line[strspn(line, " \t\r")] == '\0') return true;
+  if (text && scan_shape(line, s)) return shape_list_add(list, s[0], s[1], s[2]);
+  complain("%s, line %d: \"%.80s\" is no shape; write M,N,K", path, number, line);
+  return false;
+}
+
 static bool read_shapes(shape_list *list, const char *path, FILE *file) {
-  char line[256];
-  for (int number = 1; fgets(line, sizeof line, file); number++) {
-    int64_t s[3];
-    line[strcspn(line, "#\n")] = '\0';
-    if (line[strspn(line, " \t\r")] == '\0') continue;
-    if (!scan_shape(line, s)) {
-      complain("%s, line %d: \"%.80s\" is no shape; write M,N,K", path, number, line);
-      return false;
-    }
-    if (!shape_list_add(list, s[0], s[1], s[2])) return false;
+  char *line = NULL;
+  size_t size = 0;
+  bool good = true;
+  ssize_t length;
+  errno = 0;
+  for (int number = 1; good && (length = getline(&line, &size, file)) >= 0; number++)
+    good = read_shape(list, path, number, line, (size_t)length);
+  if (good && !feof(file)) {
+    complain("%s: %s", path, strerror(errno));
+    good = false;
+  } else if (good && list->count == 0) {
+    complain("%s holds no shape; write one M,N,K a line", path);
+    good = false;
   }
-  if (list->count == 0) complain("%s holds no shape; write one M,N,K a line", path);
-  return list->count > 0;
+  free(line);
+  return good;
 }
 
 bool shape_list_read(shape_list *list, const char *path) {

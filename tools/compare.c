@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
+#include "answer.h"
 #include "difference.h"
 #include "tool.h"
 
@@ -22,10 +23,7 @@ static const char help[] =
 static int report(const tensor *x, const tensor *y, bool json) {
   const difference d = difference_find(x, y);
   if (json) {
-    json_t *result = difference_json(&d, x, y);
-    json_dumpf(result, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(result);
+    answer_json(difference_json(&d, x, y));
   } else {
     difference_print(stdout, &d, x, y);
   }
@@ -38,11 +36,11 @@ int command_compare(int argc, char **argv) {
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
   bool json = false, npy_bf16 = false;
-  for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) switch (c) {
+  for (int c; (c = next_option(argc, argv, ":h", options)) != -1;) switch (c) {
       case 'n': npy_bf16 = true; break;
       case 'j': json = true; break;
       case 'h': fputs(help, stdout); return EXIT_GOOD;
-      default: return usage_error("compare", "bad option");
+      default: return EXIT_BAD;
     }
   if (argc - optind != 2) return usage_error("compare", "compare takes two tensors");
   const char *x_name = argv[optind], *y_name = argv[optind + 1];

@@ -1,7 +1,9 @@
 /* The command-line tool: finds the command and runs it. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "answer.h"
 #include "tool.h"
 
 static const struct {
@@ -25,24 +27,31 @@ static void print_help(void) {
       "Exit status: 0 good, 1 bits differ, 2 bad usage or input.");
 }
 
-/* A full disk or a closed pipe must not look like success. */
-static int finish(int code) {
-  if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-  return complain("cannot write to standard output");
+/* A standard stream that is closed would give its number to the next file that is opened, and
+ * output would go there. In its place comes one that fails. */
+static void fill_streams(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   if (argc < 2) return complain("no command; see detgemm --help");
   if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
       strcmp(argv[1], "help") == 0) {
     print_help();
-    return finish(EXIT_GOOD);
+    return EXIT_GOOD;
   }
   if (strcmp(argv[1], "--version") == 0) {
     printf("detgemm %s\n", dg_version());
-    return finish(EXIT_GOOD);
+    return EXIT_GOOD;
   }
   for (int i = 0; i < COMMANDS; i++)
-    if (strcmp(argv[1], commands[i].name) == 0) return finish(commands[i].run(argc - 1, argv + 1));
+    if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
   return complain("\"%s\" is no command; see detgemm --help", argv[1]);
+}
+
+int main(int argc, char **argv) {
+  fill_streams();
+  answer_begin(argc, argv);
+  return answer_end(run(argc, argv));
 }

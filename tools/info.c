@@ -1,10 +1,10 @@
 /* detgemm info: devices, their kernels, and what is withheld and why. */
 #include <getopt.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "tool.h"
 
 static const char help[] =
@@ -17,25 +17,24 @@ static const char help[] =
     "      --json         machine-readable output\n"
     "  -h, --help         this text\n";
 
-static json_t *text_or_null(const char *text) { return text ? json_string(text) : json_null(); }
-
 static json_t *describe_kernels(const dg_device *device) {
   json_t *kernels = json_array();
   dg_kernel_info k;
   for (int i = 0; dg_kernel_at(device, i, &k) == DG_OK; i++)
     json_array_append_new(
         kernels, json_pack("{s:s, s:s, s:b, s:o}", "name", k.name, "order", order_name(k.order),
-                           "used", k.withheld == NULL, "withheld", text_or_null(k.withheld)));
+                           "used", k.withheld == NULL, "withheld", answer_text(k.withheld)));
   return kernels;
 }
 
 static json_t *describe(const char *name) {
   dg_device *device;
   if (dg_device_open(name, &device) != DG_OK)
-    return json_pack("{s:s, s:b, s:s}", "name", name, "available", 0, "reason", dg_last_error());
-  json_t *d =
-      json_pack("{s:s, s:b, s:s, s:o}", "name", dg_device_name(device), "available", 1,
-                "description", dg_device_description(device), "kernels", describe_kernels(device));
+    return json_pack("{s:o, s:b, s:o}", "name", answer_text(name), "available", 0, "reason",
+                     answer_text(dg_last_error()));
+  json_t *d = json_pack("{s:s, s:b, s:o, s:o}", "name", dg_device_name(device), "available", 1,
+                        "description", answer_text(dg_device_description(device)), "kernels",
+                        describe_kernels(device));
   dg_device_close(device);
   return d;
 }
@@ -105,20 +104,20 @@ int command_info(int argc, char **argv) {
                                           {0}};
   const char *device = NULL;
   bool json = false;
-  for (int c; (c = getopt_long(argc, argv, "d:h", options, NULL)) != -1;) switch (c) {
+  for (int c; (c = next_option(argc, argv, ":d:h", options)) != -1;) switch (c) {
       case 'd': device = optarg; break;
       case 'j': json = true; break;
       case 'h': fputs(help, stdout); return EXIT_GOOD;
-      default: return usage_error("info", "bad option");
+      default: return EXIT_BAD;
     }
   if (optind != argc) return usage_error("info", "info takes no operand");
   json_t *devices = device ? json_pack("[o]", describe(device)) : describe_all();
   json_t *info =
       json_pack("{s:s, s:i, s:o}", "version", dg_version(), "abi", dg_abi(), "devices", devices);
-  if (json) json_dumpf(info, stdout, JSON_INDENT(2));
-  else print_text(info);
-  if (json) putchar('\n');
-  const int code = device && !available(info) ? EXIT_BAD : EXIT_GOOD;
-  json_decref(info);
-  return code;
+  const bool missing = device && !available(info);
+  if (missing) complain("%s", get(json_array_get(devices, 0), "reason"));
+  else if (!json) print_text(info);
+  if (json) answer_json(info);
+  else json_decref(info);
+  return missing ? EXIT_BAD : EXIT_GOOD;
 }

@@ -1,11 +1,11 @@
 /* detgemm matmul: a product of two tensors from files. */
 #include <getopt.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "difference.h"
 #include "output.h"
 #include "product.h"
@@ -86,7 +86,7 @@ static bool take_option(int c, request *r) {
     case 'R': return parse_count("--repeat", optarg, &r->repeat);
     case 'a': r->against = optarg; return true;
     case 'j': r->json = true; return true;
-    default: usage_error("matmul", "bad option"); return false;
+    default: return false;
   }
 }
 
@@ -176,11 +176,9 @@ static void print_json(const request *r, const files *f, const result *x, const 
                           shape_json(&x->out), "dtype", dtype_name(x->out.dtype), "order",
                           order_name(r->order), "device", r->device, "kernel", x->run.kernel.name,
                           "seconds", x->run.seconds, "gflops", gflops(x), "sha256", x->digest);
-  if (r->output) json_object_set_new(all, "output", json_string(r->output));
+  if (r->output) json_object_set_new(all, "output", answer_text(r->output));
   if (d) json_object_set_new(all, "against", difference_json(d, &x->out, &f->against.t));
-  json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-  putchar('\n');
-  json_decref(all);
+  answer_json(all);
 }
 
 static int run(const request *r) {
@@ -211,7 +209,7 @@ int command_matmul(int argc, char **argv) {
       {"against", required_argument, NULL, 'a'},  {"json", no_argument, NULL, 'j'},
       {"help", no_argument, NULL, 'h'},           {0}};
   request r = {.device = "cpu", .order = DG_ORDER_FMA, .repeat = 1};
-  for (int c; (c = getopt_long(argc, argv, "o:d:h", options, NULL)) != -1;) {
+  for (int c; (c = next_option(argc, argv, ":o:d:h", options)) != -1;) {
     if (c == 'h') {
       fputs(help, stdout);
       return EXIT_GOOD;

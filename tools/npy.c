@@ -59,6 +59,7 @@ static bool take_string(cursor *c, char *text, size_t size) {
   return take(c, quote);
 }
 
+/* A number as Python writes it: 2, or 2L where Python 2 wrote the file. */
 static bool take_size(cursor *c, int64_t *size) {
   skip_space(c);
   const char *first = c->at;
@@ -67,7 +68,9 @@ static bool take_size(cursor *c, int64_t *size) {
     if (__builtin_mul_overflow(*size, 10, size) ||
         __builtin_add_overflow(*size, *c->at - '0', size))
       return false;
-  return c->at > first;
+  const ptrdiff_t digits = c->at - first;
+  if (c->at < c->end && *c->at == 'L') c->at++;
+  return digits == 1 || (digits > 1 && *first != '0');
 }
 
 static bool take_shape(cursor *c, tensor *t, char *why) {
@@ -79,7 +82,8 @@ static bool take_shape(cursor *c, tensor *t, char *why) {
       return fail(why, "has more than %d dimensions", TENSOR_MAX_RANK);
     t->shape[t->rank++] = size;
     if (take(c, ',')) continue;
-    if (!take(c, ')')) return fail(why, "has a header whose shape is not a tuple of sizes");
+    if (t->rank == 1 || !take(c, ')')) /* (2) is a number, (2,) a tuple */
+      return fail(why, "has a header whose shape is not a tuple of sizes");
     break;
   }
   return true;
@@ -124,18 +128,17 @@ static bool parse_header(cursor *c, tensor *t, description *d, char *why) {
 }
 
 static bool find_dtype(tensor *t, const char *descr, bool u2_is_bf16, char *why) {
-  const char *kind = descr + (*descr != '\0');
-  if (strchr("<>|=", *descr) == NULL || *descr == '\0')
-    return fail(why, "has a bad dtype \"%s\"", descr);
+  const char *kind = descr + (*descr != '\0' && strchr("<>|=", *descr) != NULL);
   if (strcmp(kind, "f4") == 0) t->dtype = DG_F32;
   else if (strcmp(kind, "f2") == 0) t->dtype = DG_F16;
   else if (strcmp(kind, "V2") == 0 || (u2_is_bf16 && strcmp(kind, "u2") == 0)) t->dtype = DG_BF16;
   else if (*kind == 'O') return fail(why, "holds Python objects, not numbers");
   else
-    return fail(why, "has dtype %s; <f4, <f2 and <V2 (BF16) are supported%s", descr,
+    return fail(why, "has dtype \"%s\"; <f4, <f2 and <V2 (BF16) are supported%s", descr,
                 strcmp(kind, "u2") == 0 ? ", and <u2 as BF16 with --npy-bf16" : "");
   const bool big = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
-  t->swapped = *descr == '=' ? false : big ? *descr != '>' : *descr == '>';
+  const bool native = *descr == '=' || kind == descr; /* f4 without a sign, too */
+  t->swapped = !native && (big ? *descr != '>' : *descr == '>');
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <openssl/evp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 /* The temporary file to remove when a signal ends the process; set with signals blocked. */
 static char temporary[4096];
 
-static const int fatal[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
+static const int fatal[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ};
 enum { FATAL = sizeof fatal / sizeof fatal[0] };
 
 static void remove_temporary(int number) {
@@ -43,10 +44,17 @@ static void block_signals(sigset_t *old) {
   sigprocmask(SIG_BLOCK, &set, old);
 }
 
-/* Creates "DESTINATION.XXXXXX" with the mode a new file would get. */
+/* The length of the folder's part of a path, with its last '/'. */
+static int folder_length(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? (int)(slash + 1 - path) : 0;
+}
+
+/* Creates ".detgemm-XXXXXX" in the destination's folder, with the mode a new file would get. */
 static int create(const char *path) {
   char name[sizeof temporary];
-  if ((size_t)snprintf(name, sizeof name, "%s.XXXXXX", path) >= sizeof name) {
+  if ((size_t)snprintf(name, sizeof name, "%.*s.detgemm-XXXXXX", folder_length(path), path) >=
+      sizeof name) {
     errno = ENAMETOOLONG;
     return -1;
   }
@@ -132,11 +140,32 @@ static char *split(const char *spec, const char **name) {
   return strdup(spec);
 }
 
+bool output_check_path(const char *path) {
+  char folder[sizeof temporary];
+  struct stat info;
+  int error = 0;
+  if ((size_t)snprintf(folder, sizeof folder, "%.*s.", folder_length(path), path) >= sizeof folder)
+    error = ENAMETOOLONG;
+  else if (access(folder, W_OK | X_OK) != 0) error = errno;
+  else if (stat(path, &info) == 0) error = S_ISDIR(info.st_mode) ? EISDIR : 0;
+  else if (errno != ENOENT) error = errno;
+  if (error != 0) complain("%s: %s", path, strerror(error));
+  return error == 0;
+}
+
+/* Whether a tensor may have that name: UTF-8, and not the one the format keeps for itself. */
+static bool is_tensor_name(const char *name) {
+  json_t *text = json_string(name);
+  json_decref(text);
+  return text != NULL && *name && strcmp(name, "__metadata__") != 0;
+}
+
 bool output_check(const char *spec) {
   const char *name;
   char *path = split(spec, &name);
-  const bool good = path != NULL && (name == NULL || (*name && strcmp(name, "__metadata__")));
+  bool good = path != NULL && (name == NULL || is_tensor_name(name));
   if (!good) complain("\"%s\" names no output; write FILE.safetensors[:TENSOR] or FILE.npy", spec);
+  good = good && output_check_path(path);
   free(path);
   return good;
 }
@@ -147,7 +176,7 @@ bool output_write(const char *spec, const tensor *t) {
   char *path = split(spec, &name);
   void *head = name ? safetensors_head(t, name, &bytes) : npy_head(t, &bytes);
   bool good = path != NULL && head != NULL;
-  if (!good) complain("%s: no memory, or a tensor name that is not UTF-8", spec);
+  if (!good) complain("%s: no memory", spec);
   if (good) {
     int fd = create(path);
     if (fd < 0) {

@@ -4,8 +4,10 @@
 
 #include "tensor.h"
 
-/* Whether spec ("out.safetensors[:name]" or "out.npy") can be written to; complains if not. */
+/* Whether spec ("out.safetensors[:name]" or "out.npy") or a file of that path can be written, as
+ * far as that can be told before anything is computed; complains if not. */
 bool output_check(const char *spec);
+bool output_check_path(const char *path);
 
 /* Writes t, in C order and little-endian. Complains and returns false on failure; an old file of
  * that name is untouched then. A signal that ends the process removes the temporary file. */

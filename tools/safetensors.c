@@ -116,6 +116,17 @@ static bool check_cover(extent *all, size_t count, int64_t data_bytes, char *why
   return true;
 }
 
+/* The format allows strings only. */
+static bool check_metadata(const json_t *header, char *why) {
+  const char *key;
+  json_t *value, *metadata = json_object_get(header, "__metadata__");
+  if (metadata == NULL || json_is_null(metadata)) return true;
+  if (!json_is_object(metadata)) return fail(why, "has a __metadata__ that is no object");
+  json_object_foreach(metadata, key, value) if (!json_is_string(value)) return fail(
+      why, "has a __metadata__ whose \"%.80s\" is no string", key);
+  return true;
+}
+
 static bool check_all(json_t *header, int64_t data_bytes, char *why) {
   const char *name;
   json_t *entry;
@@ -177,7 +188,7 @@ static bool fill(tensor *t, const char *name, const json_t *entry, const char *d
 static bool find(json_t *header, const char *data, int64_t data_bytes, const char *name,
                  tensor *found, char *why) {
   if (!json_is_object(header)) return fail(why, "its header is not a JSON object");
-  if (!check_all(header, data_bytes, why)) return false;
+  if (!check_metadata(header, why) || !check_all(header, data_bytes, why)) return false;
   if (name == NULL && (name = only_name(header, why)) == NULL) return false;
   const json_t *entry = strcmp(name, "__metadata__") ? json_object_get(header, name) : NULL;
   if (entry == NULL) return fail(why, "holds no tensor \"%.80s\"", name);

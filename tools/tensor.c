@@ -137,8 +137,9 @@ static bool map_file(tensor_file *f, const char *path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   bool good = fd >= 0 && fstat(fd, &info) == 0;
   if (good && !S_ISREG(info.st_mode)) {
-    errno = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-    good = false;
+    complain("%s is no regular file", path);
+    close(fd);
+    return false;
   }
   if (good && info.st_size > 0) {
     f->map_bytes = (size_t)info.st_size;

@@ -20,11 +20,21 @@ int complain(const char *format, ...) TOOL_PRINTF(1, 2);
 /* The same for a getopt_long failure or a wrong number of operands: points to --help. */
 int usage_error(const char *command, const char *format, ...) TOOL_PRINTF(2, 3);
 
+/* getopt_long(), which complains of its own accord in one line and then returns '?'. argv[0] is the
+ * command; letters begin with ':'. */
+struct option;
+int next_option(int argc, char **argv, const char *letters, const struct option *options);
+
 /* Numbers and names on the command line. They complain and return false on a bad value. */
 bool parse_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *value);
 bool parse_order(const char *text, dg_order *order);
 bool parse_dtype(const char *text, dg_dtype *dtype);
 bool parse_shape(const char *text, int64_t shape[3]); /* "MxNxK", "M,N,K" or "M N K" */
+
+/* parse_shape without the complaint; and whether no matrix of M x N x K has too many bytes to be
+ * counted, or it complains. */
+bool scan_shape(const char *text, int64_t shape[3]);
+bool shape_fits(const int64_t shape[3]);
 
 const char *order_name(dg_order order);
 const char *dtype_name(int dtype);

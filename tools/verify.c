@@ -2,12 +2,12 @@
 #include <fnmatch.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "answer.h"
 #include "verify.h"
 
 static const char help[] =
@@ -227,18 +227,16 @@ static void print_json(const session *s, double seconds) {
   for (int i = 0; i < s->target_count; i++) {
     const target *t = &s->targets[i];
     json_array_append_new(
-        rows, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "device",
+        rows, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "device",
                         t->device_name, "order", order_name(t->order), "kernel", t->name, "planner",
                         (int)t->planner, "checks", (json_int_t)t->checks, "skipped",
                         (json_int_t)t->skipped, "elements", (json_int_t)t->elements, "differing",
                         (json_int_t)t->differing, "failed", (json_int_t)t->failed, "result",
-                        state(t), "detail", t->withheld ? t->withheld : t->first));
+                        state(t), "detail", answer_text(t->withheld ? t->withheld : t->first)));
   }
   json_t *all = json_pack("{s:b, s:f, s:I, s:o}", "same", verdict(s) == EXIT_GOOD, "seconds",
                           seconds, "seed", (json_int_t)s->seed, "kernels", rows);
-  json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-  putchar('\n');
-  json_decref(all);
+  answer_json(all);
 }
 
 static bool make_checks(session *s) {
@@ -281,7 +279,7 @@ static bool take_option(int c, session *s) {
     case 'S': return parse_number("--seed", optarg, 0, INT64_MAX, &s->seed);
     case 'c': s->one = optarg; return true;
     case 'j': s->json = true; return true;
-    default: usage_error("verify", "bad option"); return false;
+    default: return false;
   }
 }
 
@@ -293,7 +291,7 @@ int command_verify(int argc, char **argv) {
       {"case", required_argument, NULL, 'c'},   {"json", no_argument, NULL, 'j'},
       {"help", no_argument, NULL, 'h'},         {0}};
   session s = {.orders = 1u << DG_ORDER_FMA | 1u << DG_ORDER_TC16, .seed = 2026};
-  for (int c; (c = getopt_long(argc, argv, "d:h", options, NULL)) != -1;) {
+  for (int c; (c = next_option(argc, argv, ":d:h", options)) != -1;) {
     if (c == 'h') {
       fputs(help, stdout);
       return EXIT_GOOD;

@@ -29,9 +29,16 @@ static int find(const char *word, const char *const *names, int count) {
   return -1;
 }
 
+static bool scan_seed(const char *text, uint64_t *seed) {
+  char *end;
+  *seed = strtoull(text, &end, 10);
+  return *text >= '0' && *text <= '9' && *end == '\0';
+}
+
 bool check_parse(const char *text, check *c) {
-  char copy[256], *words[9] = {NULL}, *rest = copy, *end;
+  char copy[256], *words[9] = {NULL}, *rest = copy;
   int64_t shape[3];
+  uint64_t seed;
   snprintf(copy, sizeof copy, "%s", text);
   for (int i = 0; i < 9; i++) words[i] = strsep(&rest, "/");
   const int order = find(words[0], order_names, 3), op = find(words[1], op_names, VOPS);
@@ -39,13 +46,14 @@ bool check_parse(const char *text, check *c) {
   const int inputs = find(words[5], input_names, INS), extra = find(words[6], extra_names, 4);
   const int how = find(words[7], variant_names, VARIANTS);
   if (order < 0 || op < 0 || in < 0 || out < 0 || inputs < 0 || extra < 0 || how < 0 ||
-      words[8] == NULL || !parse_shape(words[4], shape)) {
+      words[8] == NULL || rest != NULL || !scan_shape(words[4], shape) ||
+      !scan_seed(words[8], &seed)) {
     complain("\"%s\" is no check; take one from the output of detgemm verify", text);
     return false;
   }
   *c = (check){(dg_order)order,  (verify_op)op,    (dg_dtype)in, (dg_dtype)out,
                shape[0],         shape[1],         shape[2],     (verify_inputs)inputs,
-               (extra & 1) != 0, (extra & 2) != 0, (variant)how, strtoull(words[8], &end, 10)};
+               (extra & 1) != 0, (extra & 2) != 0, (variant)how, seed};
   return true;
 }
 
@@ -196,19 +204,10 @@ static bool choose_samples(check_data *d, uint64_t *state) {
 }
 
 bool check_data_make(check_data *d, const check *c) {
-  uint64_t state = c->seed * 1000003u + (uint64_t)(c->m * 31 + c->n * 17 + c->k);
-  int64_t bytes;
+  uint64_t state = c->seed * 1000003u + (uint64_t)c->m * 31 + (uint64_t)c->n * 17 + (uint64_t)c->k;
   memset(d, 0, sizeof *d);
   d->c = *c;
-  if (__builtin_mul_overflow(c->m | 1, c->n | 1, &bytes) ||
-      __builtin_mul_overflow(bytes, 8, &bytes) ||
-      __builtin_mul_overflow(c->m | 1, c->k | 1, &bytes) ||
-      __builtin_mul_overflow(bytes, 8, &bytes) ||
-      __builtin_mul_overflow(c->n | 1, c->k | 1, &bytes) ||
-      __builtin_mul_overflow(bytes, 8, &bytes)) {
-    complain("the shape is too large");
-    return false;
-  }
+  if (!shape_fits((const int64_t[3]){c->m, c->n, c->k})) return false;
   d->a = fill(c->m, c->k, c->in, c->inputs, true, &state);
   d->b = fill(c->k, c->n, c->in, c->inputs, false, &state);
   if (c->start) d->start = fill(c->m, c->n, DG_F32, c->inputs, true, &state);
