@@ -6,8 +6,14 @@
 enum { B_BYTES = 32 << 10, A_BYTES = 640 << 10, STATE_BYTES = 3 << 20 };
 
 /* The depth of a step over columns of B that are not packed: where its rows lie apart, so few that
- * they are as many streams as a processor follows; else the longer the better. */
+ * they are as many streams as a processor follows (but two steps of tc16, whose calls cost more);
+ * else the longer the better. */
 enum { DIRECT_ACROSS = 16, DIRECT_ALONG = 2048 };
+
+static int64_t direct_depth(const dg_problem *p, int64_t step) {
+  if (p->b.cs != 1) return DIRECT_ALONG;
+  return step > 1 ? 2 * step : DIRECT_ACROSS;
+}
 
 /* Multiplications that pay for one more thread. */
 enum { LEAST_WORK = 1 << 20 };
@@ -62,9 +68,10 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   const int64_t step = kernel->k_step;
   dg_cpu_plan best = {.kernel = kernel};
   best.threads = dg_cpu_threads(dg_cpu_work(p), threads);
-  best.direct = kernel->direct != NULL && p->b.dtype == DG_BF16 && (p->b.cs == 1 || p->b.rs == 1);
+  best.direct = kernel->direct != NULL && (p->order == DG_ORDER_TC16 || p->b.dtype == DG_BF16) &&
+                (p->b.cs == 1 || p->b.rs == 1);
   best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
-  if (best.direct) best.kb = min64(p->b.cs == 1 ? DIRECT_ACROSS : DIRECT_ALONG, p->k);
+  if (best.direct) best.kb = min64(direct_depth(p, step), round_up(p->k, step));
   best.kb = max64(best.kb, step);
 
   const int64_t panel = best.kb / step * kernel->a_bytes;

@@ -80,6 +80,9 @@ typedef struct dg_tc16_ways {
   int mr, nr;
   bool (*calm)(const float *state, int count); /* whether the state allows FAST_STEPS fast steps */
   dg_tc16_way *fast, *wide;
+  /* All steps of a row-major tile from BF16 columns where they lie. Or NULL. */
+  void (*pairs)(int64_t k, const void *a, const dg_strip *b, float *tile, int rows,
+                const struct dg_tc16_ways *ways);
 } dg_tc16_ways;
 
 /* Runs the steps of two panels, each in the fastest way that is right for it. */

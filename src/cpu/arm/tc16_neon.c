@@ -88,13 +88,13 @@ static void run(int64_t k, const void *a, const void *b, float *tile, int rows,
 }
 
 void dg_tc16_8x16_neon(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static const dg_tc16_ways ways = {MR, NR, calm, fast, dg_tc16_wide_neon};
+  static const dg_tc16_ways ways = {MR, NR, calm, fast, dg_tc16_wide_neon, NULL};
   (void)cols;
   run(k, a, b, tile, rows, &ways);
 }
 
 void dg_tc16_1x16_neon(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static const dg_tc16_ways ways = {1, NR, calm, fast, dg_tc16_wide_neon};
+  static const dg_tc16_ways ways = {1, NR, calm, fast, dg_tc16_wide_neon, NULL};
   (void)cols;
   run(k, a, b, tile, rows, &ways);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fma.h"
+#include "transpose.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -30,34 +31,8 @@ TARGET static inline vec odd(vec x) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), high));
 }
 
-/* Each quarter of x[4 q + r] becomes quarter q of x[4 i + r]; i counts the quarters. */
-TARGET static inline void turn_quarters(vec *x0, vec *x1, vec *x2, vec *x3) {
-  const vec a = _mm512_shuffle_f32x4(*x0, *x1, 0x44), b = _mm512_shuffle_f32x4(*x0, *x1, 0xee);
-  const vec c = _mm512_shuffle_f32x4(*x2, *x3, 0x44), d = _mm512_shuffle_f32x4(*x2, *x3, 0xee);
-  *x0 = _mm512_shuffle_f32x4(a, c, 0x88);
-  *x1 = _mm512_shuffle_f32x4(a, c, 0xdd);
-  *x2 = _mm512_shuffle_f32x4(b, d, 0x88);
-  *x3 = _mm512_shuffle_f32x4(b, d, 0xdd);
-}
-
-/* 16 lines of 16 words: x[w] gets word w of every line. Every line is read once and whole: lines a
- * large power of two apart share a few places in the first cache. */
 TARGET static inline void transpose_pairs(const char *p, int64_t pitch, vec x[LANES]) {
-#pragma GCC unroll 4
-  for (int q = 0; q < 4; q++) { /* 4 x 4 words within each quarter of 4 lines */
-    const char *from = p + 4 * q * pitch;
-    const vec y0 = load((const void *)from), y1 = load((const void *)(from + pitch));
-    const vec y2 = load((const void *)(from + 2 * pitch)),
-              y3 = load((const void *)(from + 3 * pitch));
-    const vec a = _mm512_unpacklo_ps(y0, y1), b = _mm512_unpackhi_ps(y0, y1);
-    const vec d = _mm512_unpacklo_ps(y2, y3), e = _mm512_unpackhi_ps(y2, y3);
-    x[4 * q] = _mm512_shuffle_ps(a, d, 0x44);
-    x[4 * q + 1] = _mm512_shuffle_ps(a, d, 0xee);
-    x[4 * q + 2] = _mm512_shuffle_ps(b, e, 0x44);
-    x[4 * q + 3] = _mm512_shuffle_ps(b, e, 0xee);
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < 4; r++) turn_quarters(&x[r], &x[4 + r], &x[8 + r], &x[12 + r]);
+  dg_transpose_avx512(p, pitch, x);
 }
 
 #include "fma_tile.h"

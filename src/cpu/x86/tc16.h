@@ -12,8 +12,12 @@
 #if defined(__x86_64__)
 
 /* The kernels, for the rows of table.c. */
-dg_tile_fn dg_tc16_8x32_avx2, dg_tc16_1x32_avx2, dg_tc16_8x64_avx512, dg_tc16_1x64_avx512;
-dg_pack_fn dg_tc16_pack_a8_avx2, dg_tc16_pack_a1_avx2, dg_tc16_pack_b32_avx2, dg_tc16_pack_b64_avx2;
+dg_tile_fn dg_tc16_8x32_avx2, dg_tc16_1x32_avx2, dg_tc16_16x32_avx2;
+dg_tile_fn dg_tc16_8x64_avx512, dg_tc16_1x64_avx512, dg_tc16_16x64_avx512;
+dg_direct_fn dg_tc16_direct_1x32_avx2, dg_tc16_direct_16x32_avx2;
+dg_direct_fn dg_tc16_direct_1x64_avx512, dg_tc16_direct_16x64_avx512;
+dg_pack_fn dg_tc16_pack_a16_avx2, dg_tc16_pack_a8_avx2, dg_tc16_pack_a1_avx2, dg_tc16_pack_b32_avx2,
+    dg_tc16_pack_b64_avx2;
 
 void dg_tc16_pack_a_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel, int rows);
 void dg_tc16_pack_b_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel, int groups);
@@ -25,6 +29,10 @@ dg_tc16_way dg_tc16_wide_avx2;
  * dg_tc16_steps. */
 void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile, int rows,
                       const dg_tc16_ways *ways);
+
+/* The same with the columns read where they lie, packed a little at a time into the first cache. */
+void dg_tc16_direct_avx2(int64_t k, const void *a, const dg_strip *b, float *tile, int rows,
+                         const dg_tc16_ways *ways);
 
 #endif
 #endif

@@ -1,5 +1,8 @@
 /* The fast way of the tc16 order with AVX2: lanes over columns, 32 to a tile; see ../tc16.h. */
+#include <string.h>
+
 #include "tc16.h"
+#include "transpose.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -7,7 +10,7 @@
 #define AVX2 __attribute__((target("avx2,fma")))
 #define INLINE static inline __attribute__((always_inline)) AVX2
 
-enum { MR = 8, NR = 32 };
+enum { MR = 16, NR = 32 };
 
 /* The maximum over k of the biased exponents of the products of one row and 32 columns. */
 INLINE __m256i top(const uint32_t *up, const uint8_t *down) {
@@ -73,20 +76,73 @@ AVX2 static void fast(const void *a, const void *b, float *state, int rows, int 
   for (int i = 0; i < rows; i++) row(x[i].value, dg_tc16_values(b, NR), tops[i], state + NR * i);
 }
 
-void dg_tc16_8x32_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast, dg_tc16_wide_avx2};
-  (void)cols;
-  dg_tc16_run_avx2(k, a, b, tile, rows, &ways);
+/* ---- columns where they lie ---- */
+
+#define TARGET AVX2
+#define fvec __m256
+#define ivec __m256i
+#define OP(name) _mm256_##name
+#define AND _mm256_and_si256
+#define LOAD(p) _mm256_loadu_si256((const void *)(p))
+#define FLOATS _mm256_castsi256_ps
+#define INTS _mm256_castps_si256
+#define NONE(x) _mm256_testz_si256(x, x)
+#define quarter _mm256_broadcastsi128_si256
+enum { LANES = 8, TURNED = 16 };
+
+INLINE void transpose(const char *p, int64_t pitch, ivec x[LANES]) {
+  const char *line[LANES];
+  fvec y[LANES];
+#pragma GCC unroll 8
+  for (int i = 0; i < LANES; i++) line[i] = p + pitch * i;
+  dg_transpose_avx2(line, y);
+#pragma GCC unroll 8
+  for (int i = 0; i < LANES; i++) x[i] = INTS(y[i]);
 }
 
-void dg_tc16_1x32_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast, dg_tc16_wide_avx2};
-  (void)cols;
-  dg_tc16_run_avx2(k, a, b, tile, rows, &ways);
+INLINE void part(const float *tile, float *low, float *high) {
+  const fvec x = _mm256_loadu_ps(tile), y = _mm256_loadu_ps(tile + LANES);
+  _mm256_store_ps(low, _mm256_permute2f128_ps(x, y, 0x20));
+  _mm256_store_ps(high, _mm256_permute2f128_ps(x, y, 0x31));
 }
+
+INLINE void join(const float *low, const float *high, float *tile) {
+  const fvec x = _mm256_load_ps(low), y = _mm256_load_ps(high);
+  _mm256_storeu_ps(tile, _mm256_permute2f128_ps(x, y, 0x20));
+  _mm256_storeu_ps(tile + LANES, _mm256_permute2f128_ps(x, y, 0x31));
+}
+
+#include "tc16_pairs.h"
+
+#define KERNEL(rows)                                                                            \
+  static const dg_tc16_ways ways_##rows = {.mr = rows,                                          \
+                                           .nr = NR,                                            \
+                                           .calm = dg_tc16_calm_avx2,                           \
+                                           .fast = fast,                                        \
+                                           .wide = dg_tc16_wide_avx2,                           \
+                                           .pairs = pairs};                                     \
+  void dg_tc16_##rows##x32_avx2(int64_t k, const void *a, const void *b, float *tile, int many, \
+                                int cols) {                                                     \
+    (void)cols;                                                                                 \
+    dg_tc16_run_avx2(k, a, b, tile, many, &ways_##rows);                                        \
+  }
+#define DIRECT(rows)                                                                             \
+  void dg_tc16_direct_##rows##x32_avx2(int64_t k, const void *a, const dg_strip *b, float *tile, \
+                                       int many) {                                               \
+    dg_tc16_direct_avx2(k, a, b, tile, many, &ways_##rows);                                      \
+  }
+KERNEL(8)
+KERNEL(1)
+KERNEL(16)
+DIRECT(1)
+DIRECT(16)
 
 void dg_tc16_pack_a8_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
-  dg_tc16_pack_a_avx2(s, count, k, panel, MR);
+  dg_tc16_pack_a_avx2(s, count, k, panel, 8);
+}
+
+void dg_tc16_pack_a16_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
+  dg_tc16_pack_a_avx2(s, count, k, panel, 16);
 }
 
 void dg_tc16_pack_a1_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {

@@ -1,5 +1,8 @@
 /* The fast way of the tc16 order with AVX-512: as tc16_avx2.c, 64 columns to a tile. */
+#include <string.h>
+
 #include "tc16.h"
+#include "transpose.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -7,7 +10,7 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #define INLINE static inline __attribute__((always_inline)) AVX512
 
-enum { MR = 8, NR = 64 };
+enum { MR = 16, NR = 64 };
 
 /* The maximum over k of the biased exponents of the products of one row and 64 columns. */
 INLINE __m512i top(const uint32_t *up, const uint8_t *down) {
@@ -73,17 +76,64 @@ AVX512 static void fast(const void *a, const void *b, float *state, int rows, in
   for (int i = 0; i < rows; i++) row(x[i].value, dg_tc16_values(b, NR), tops[i], state + NR * i);
 }
 
-void dg_tc16_8x64_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static const dg_tc16_ways ways = {MR, NR, dg_tc16_calm_avx2, fast, dg_tc16_wide_avx2};
-  (void)cols;
-  dg_tc16_run_avx2(k, a, b, tile, rows, &ways);
+/* ---- columns where they lie ---- */
+
+#define TARGET AVX512
+#define fvec __m512
+#define ivec __m512i
+#define OP(name) _mm512_##name
+#define AND _mm512_and_si512
+#define LOAD(p) _mm512_loadu_si512((const void *)(p))
+#define FLOATS _mm512_castsi512_ps
+#define INTS _mm512_castps_si512
+#define NONE(x) (_mm512_test_epi8_mask(x, x) == 0)
+#define quarter _mm512_broadcast_i32x4
+enum { LANES = 16, TURNED = 32 };
+
+INLINE void transpose(const char *p, int64_t pitch, ivec x[LANES]) {
+  fvec y[LANES];
+  dg_transpose_avx512(p, pitch, y);
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) x[i] = INTS(y[i]);
 }
 
-void dg_tc16_1x64_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
-  static const dg_tc16_ways ways = {1, NR, dg_tc16_calm_avx2, fast, dg_tc16_wide_avx2};
-  (void)cols;
-  dg_tc16_run_avx2(k, a, b, tile, rows, &ways);
+INLINE void part(const float *tile, float *low, float *high) {
+  const fvec x = _mm512_loadu_ps(tile), y = _mm512_loadu_ps(tile + LANES);
+  _mm512_store_ps(low, _mm512_shuffle_f32x4(x, y, 0x88));
+  _mm512_store_ps(high, _mm512_shuffle_f32x4(x, y, 0xdd));
 }
+
+INLINE void join(const float *low, const float *high, float *tile) {
+  const fvec x = _mm512_load_ps(low), y = _mm512_load_ps(high);
+  const fvec first = _mm512_shuffle_f32x4(x, y, 0x44), second = _mm512_shuffle_f32x4(x, y, 0xee);
+  _mm512_storeu_ps(tile, _mm512_shuffle_f32x4(first, first, 0xd8));
+  _mm512_storeu_ps(tile + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+}
+
+#include "tc16_pairs.h"
+
+#define KERNEL(rows)                                                                              \
+  static const dg_tc16_ways ways_##rows = {.mr = rows,                                            \
+                                           .nr = NR,                                              \
+                                           .calm = dg_tc16_calm_avx2,                             \
+                                           .fast = fast,                                          \
+                                           .wide = dg_tc16_wide_avx2,                             \
+                                           .pairs = pairs};                                       \
+  void dg_tc16_##rows##x64_avx512(int64_t k, const void *a, const void *b, float *tile, int many, \
+                                  int cols) {                                                     \
+    (void)cols;                                                                                   \
+    dg_tc16_run_avx2(k, a, b, tile, many, &ways_##rows);                                          \
+  }
+#define DIRECT(rows)                                                                               \
+  void dg_tc16_direct_##rows##x64_avx512(int64_t k, const void *a, const dg_strip *b, float *tile, \
+                                         int many) {                                               \
+    dg_tc16_direct_avx2(k, a, b, tile, many, &ways_##rows);                                        \
+  }
+KERNEL(8)
+KERNEL(1)
+KERNEL(16)
+DIRECT(1)
+DIRECT(16)
 
 void dg_tc16_pack_b64_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
   dg_tc16_pack_b_avx2(s, count, k, panel, 2);

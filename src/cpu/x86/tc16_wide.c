@@ -8,8 +8,9 @@
 #define INLINE static inline __attribute__((always_inline)) AVX2
 
 enum {
-  MAX_ROWS = 8,
+  MAX_ROWS = 16,
   MAX_TILE = MAX_ROWS * 64,
+  AT_ONCE = 32, /* k of columns that are packed only to be used at once */
   /* Exceptions masked, rounding toward zero. The fast way flushes what is below 2^-126 (only terms
    * that are cut to 0 are): some processors take long over them. The wide way keeps it. */
   FAST_MODE = 0xff80,
@@ -188,6 +189,33 @@ void dg_tc16_run_avx2(int64_t k, const void *a, const void *b, float *tile, int 
   dg_tc16_steps(k, a, b, state, rows, ways);
   _mm_setcsr(saved);
   from_slots(state, tile, rows, ways->nr / 32);
+}
+
+/* By way of a small panel in the first cache. */
+AVX2 static void run_packed(int64_t k, const void *a, const dg_strip *b, float *tile, int rows,
+                            const dg_tc16_ways *ways) {
+  _Alignas(64) char panel[AT_ONCE / 16 * DG_TC16_B_BYTES(64)];
+  const char *x = a;
+  dg_strip y = *b;
+  for (; k > 0; k -= AT_ONCE) {
+    const int64_t now = k < AT_ONCE ? k : AT_ONCE;
+    dg_tc16_pack_b_avx2(&y, ways->nr, now, panel, ways->nr / 32);
+    dg_tc16_run_avx2(now, x, panel, tile, rows, ways);
+    x += AT_ONCE / 16 * DG_TC16_A_BYTES(ways->mr);
+    y.data += 2 * AT_ONCE * y.ks;
+  }
+}
+
+void dg_tc16_direct_avx2(int64_t k, const void *a, const dg_strip *b, float *tile, int rows,
+                         const dg_tc16_ways *ways) {
+  if (b->dtype != DG_BF16) {
+    run_packed(k, a, b, tile, rows, ways);
+    return;
+  }
+  const unsigned saved = _mm_getcsr();
+  _mm_setcsr(FAST_MODE);
+  ways->pairs(k, a, b, tile, rows, ways);
+  _mm_setcsr(saved);
 }
 
 #endif
