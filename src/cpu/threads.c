@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "../fpenv.h"
@@ -52,6 +53,31 @@ static void run_threads(work *w, int threads) {
 }
 
 #ifdef _OPENMP
+/* The stack that OpenMP gives its threads, in bytes; 0: the default. */
+static size_t stack_bytes;
+
+/* OMP_STACKSIZE as OpenMP reads it when it is loaded: a number and B, K, M or G, by default K. */
+static size_t wanted_stack(void) {
+  const char *text = getenv("OMP_STACKSIZE");
+  char *unit;
+  if (text == NULL) return 0;
+  const unsigned long number = strtoul(text, &unit, 10);
+  unit += strspn(unit, " \t");
+  int shift = 10;
+  switch (*unit) {
+    case 'B':
+    case 'b': shift = 0; break;
+    case 'M':
+    case 'm': shift = 20; break;
+    case 'G':
+    case 'g': shift = 30; break;
+    default: break;
+  }
+  return number <= SIZE_MAX >> shift ? (size_t)number << shift : 0;
+}
+
+__attribute__((constructor)) static void remember_stack(void) { stack_bytes = wanted_stack(); }
+
 static void *wait_for_gate(void *gate) {
   pthread_mutex_lock(gate);
   pthread_mutex_unlock(gate);
@@ -59,19 +85,24 @@ static void *wait_for_gate(void *gate) {
 }
 
 /* Whether that many threads can be had. GNU OpenMP ends the process when it cannot start one, so
- * the first time a thread calls with more than before, as many are started at once and joined. */
+ * the first time a thread calls with more than before, as many are started at once and joined, with
+ * stacks of the same size: too small or too large a one is refused as well. */
 static bool can_start(int threads) {
   static _Thread_local int started_before = 1;
   pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  pthread_attr_t attributes;
   if (threads <= started_before) return true;
   pthread_t *handles = malloc((size_t)threads * sizeof *handles);
   int started = 0;
+  pthread_attr_init(&attributes);
+  if (stack_bytes) (void)pthread_attr_setstacksize(&attributes, stack_bytes);
   pthread_mutex_lock(&gate);
   while (handles && started < threads - 1 &&
-         pthread_create(&handles[started], NULL, wait_for_gate, &gate) == 0)
+         pthread_create(&handles[started], &attributes, wait_for_gate, &gate) == 0)
     started++;
   pthread_mutex_unlock(&gate);
   for (int i = 0; i < started; i++) pthread_join(handles[i], NULL);
+  pthread_attr_destroy(&attributes);
   free(handles);
   if (started + 1 == threads) started_before = threads;
   return started + 1 == threads;
