@@ -34,7 +34,7 @@ typedef void dg_pack_fn(const dg_strip *strip, int64_t count, int64_t k, void *p
 typedef void dg_tile_fn(int64_t k, const void *a, const void *b, float *tile, int rows, int cols);
 
 /* Like dg_tile_fn for all columns of the tile, with columns of B read where they lie: one of b's
- * strides is 1. The fma kernels take BF16 only. */
+ * strides is 1. */
 typedef void dg_direct_fn(int64_t k, const void *a, const dg_strip *b, float *tile, int rows);
 
 /* out[j] = x[j] + bias[j] (bias NULL: x[j]) for count elements, rounded once to dtype, NaN

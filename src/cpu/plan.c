@@ -68,8 +68,7 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   const int64_t step = kernel->k_step;
   dg_cpu_plan best = {.kernel = kernel};
   best.threads = dg_cpu_threads(dg_cpu_work(p), threads);
-  best.direct = kernel->direct != NULL && (p->order == DG_ORDER_TC16 || p->b.dtype == DG_BF16) &&
-                (p->b.cs == 1 || p->b.rs == 1);
+  best.direct = kernel->direct != NULL && (p->b.cs == 1 || p->b.rs == 1);
   best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
   if (best.direct) best.kb = min64(direct_depth(p, step), round_up(p->k, step));
   best.kb = max64(best.kb, step);

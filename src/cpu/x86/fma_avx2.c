@@ -9,29 +9,28 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET __attribute__((target("avx2,fma,f16c")))
 #define vec __m256
 #define load _mm256_loadu_ps
 #define store _mm256_storeu_ps
 #define fma _mm256_fmadd_ps
 #define same _mm256_set1_ps
+#define INLINE static inline __attribute__((always_inline)) TARGET
 enum { LANES = 8 };
 
-TARGET static inline vec widen(const char *p) {
-  const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+INLINE vec widen(const char *p, const int dtype) {
+  if (dtype == DG_F32) return load((const void *)p);
+  const __m128i x = _mm_loadu_si128((const void *)p);
+  if (dtype == DG_F16) return _mm256_cvtph_ps(x);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
 
-TARGET static inline vec even(vec x) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 16));
+INLINE void split(vec x, vec y[2], const int dtype) {
+  if (dtype == DG_F32) y[0] = x;
+  else dg_split_avx2(x, y, dtype == DG_F16);
 }
 
-TARGET static inline vec odd(vec x) {
-  const __m256i high = _mm256_set1_epi32((int)0xffff0000u);
-  return _mm256_castsi256_ps(_mm256_and_si256(_mm256_castps_si256(x), high));
-}
-
-TARGET static inline void transpose_pairs(const char *p, int64_t pitch, vec x[LANES]) {
+INLINE void transpose_words(const char *p, int64_t pitch, vec x[LANES]) {
   const char *line[LANES];
 #pragma GCC unroll 8
   for (int i = 0; i < LANES; i++) line[i] = p + pitch * i;

@@ -9,29 +9,36 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx512f,avx2,fma")))
+#define TARGET __attribute__((target("avx512f,avx2,fma,f16c")))
 #define vec __m512
 #define load _mm512_loadu_ps
 #define store _mm512_storeu_ps
 #define fma _mm512_fmadd_ps
 #define same _mm512_set1_ps
+#define INLINE static inline __attribute__((always_inline)) TARGET
 enum { LANES = 16 };
 
-TARGET static inline vec widen(const char *p) {
-  const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+INLINE vec widen(const char *p, const int dtype) {
+  if (dtype == DG_F32) return load((const void *)p);
+  const __m256i x = _mm256_loadu_si256((const void *)p);
+  if (dtype == DG_F16) return _mm512_cvtph_ps(x);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-TARGET static inline vec even(vec x) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16));
+INLINE void split(vec x, vec y[2], const int dtype) {
+  const __m512i words = _mm512_castps_si512(x), high = _mm512_set1_epi32((int)0xffff0000u);
+  if (dtype == DG_BF16) {
+    y[0] = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+    y[1] = _mm512_castsi512_ps(_mm512_and_si512(words, high));
+  } else if (dtype == DG_F16) {
+    y[0] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
+    y[1] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16)));
+  } else {
+    y[0] = x;
+  }
 }
 
-TARGET static inline vec odd(vec x) {
-  const __m512i high = _mm512_set1_epi32((int)0xffff0000u);
-  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x), high));
-}
-
-TARGET static inline void transpose_pairs(const char *p, int64_t pitch, vec x[LANES]) {
+INLINE void transpose_words(const char *p, int64_t pitch, vec x[LANES]) {
   dg_transpose_avx512(p, pitch, x);
 }
 

@@ -67,25 +67,14 @@ INLINE void store_unit(const char *const line[GROUP], float *to, const int pitch
   dg_transpose_avx2(line, x);
 #pragma GCC unroll 8
   for (int w = 0; w < 8; w++) {
-    const __m256i pairs = _mm256_castps_si256(x[w]);
-    const __m256i high = _mm256_set1_epi32((int)0xffff0000u);
-    __m256 even, odd;
     if (dtype == DG_F32) {
       _mm256_storeu_ps(to + pitch * w, x[w]);
       continue;
     }
-    if (dtype == DG_BF16) {
-      even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
-      odd = _mm256_castsi256_ps(_mm256_and_si256(pairs, high));
-    } else {
-      const __m256i split =
-          _mm256_packus_epi32(_mm256_andnot_si256(high, pairs), _mm256_srli_epi32(pairs, 16));
-      const __m256i both = _mm256_permute4x64_epi64(split, 0xd8);
-      even = _mm256_cvtph_ps(_mm256_castsi256_si128(both));
-      odd = _mm256_cvtph_ps(_mm256_extracti128_si256(both, 1));
-    }
-    _mm256_storeu_ps(to + pitch * 2 * w, even);
-    _mm256_storeu_ps(to + pitch * (2 * w + 1), odd);
+    __m256 y[2];
+    dg_split_avx2(x[w], y, dtype == DG_F16);
+    _mm256_storeu_ps(to + pitch * 2 * w, y[0]);
+    _mm256_storeu_ps(to + pitch * (2 * w + 1), y[1]);
   }
 }
 

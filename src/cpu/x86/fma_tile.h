@@ -1,13 +1,12 @@
 /* The fma micro-kernels for any vector length, lanes over columns. The file that includes this
- * defines TARGET, vec, LANES, load, store, fma, same (one value in all lanes), widen (LANES BF16),
- * even and odd (the BF16 at even and odd places), and transpose_pairs.
+ * defines TARGET, INLINE, vec, LANES, load, store, fma, same (one value in all lanes), widen (LANES
+ * elements of a type), split (words into their elements), and transpose_words (LANES words of LANES
+ * lines).
  *
  * rows, nv (vectors of columns) and lines (of a panel of A) are constants wherever these are
  * inlined. Every size of the corner that counts has its own instance, so edges cost what they hold.
  */
 #include "../../num.h"
-
-#define INLINE static inline __attribute__((always_inline)) TARGET
 
 enum { MAX_ROWS = 14, MAX_NV = 4 };
 
@@ -52,63 +51,68 @@ INLINE void tile(int64_t k, const float *a, const float *b, float *state, const 
   store_tile(acc, state, nr, rows, nv);
 }
 
-/* ---- BF16 columns read where they lie ---- */
+/* ---- columns read where they lie ---- */
 
 /* Columns side by side. Their neighbours, which come next, are asked for. */
 INLINE void direct_columns(int64_t k, const float *a, const dg_strip *s, float *state,
-                           const int rows, const int nv, const int lines) {
+                           const int rows, const int nv, const int lines, const int dtype) {
   vec acc[MAX_ROWS][MAX_NV];
   const char *b = s->data;
+  const int64_t size = dg_dtype_bytes(dtype), pitch = size * s->ks;
   const int nr = nv * LANES;
   load_tile(acc, state, nr, rows, nv);
-  for (; k > 0; k--, a += lines, b += 2 * s->ks) {
+  for (; k > 0; k--, a += lines, b += pitch) {
     vec y[MAX_NV];
 #pragma GCC unroll 4
-    for (int v = 0; v < nv; v++) y[v] = widen(b + 2 * LANES * v);
-    for (int byte = 0; byte < 2 * nr; byte += 64) _mm_prefetch(b + 2 * nr + byte, _MM_HINT_T0);
+    for (int v = 0; v < nv; v++) y[v] = widen(b + size * LANES * v, dtype);
+    for (int byte = 0; byte < size * nr; byte += 64)
+      _mm_prefetch(b + size * nr + byte, _MM_HINT_T0);
     step(acc, a, y, rows, nv);
   }
   store_tile(acc, state, nr, rows, nv);
 }
 
-/* LANES columns whose k lie side by side: turned in registers, two neighbours in k at a time. */
+/* LANES columns whose k lie side by side: turned in registers, a word of every line at a time,
+ * which is one F32 or two neighbours in k. */
 INLINE void direct_lines(int64_t k, const float *a, const char *b, int64_t pitch, float *state,
-                         const int nr, const int rows, const int lines) {
-  vec acc[MAX_ROWS][MAX_NV], x[LANES];
+                         const int nr, const int rows, const int lines, const int dtype) {
+  const int each = dtype == DG_F32 ? 1 : 2, block = each * LANES;
+  vec acc[MAX_ROWS][MAX_NV], x[LANES], y[2];
   load_tile(acc, state, nr, rows, 1);
-  for (; k >= 2 * LANES; k -= 2 * LANES, b += 4 * LANES) {
-    transpose_pairs(b, pitch, x);
+  for (; k >= block; k -= block, b += 4 * LANES) {
+    transpose_words(b, pitch, x);
 #pragma GCC unroll 16
-    for (int w = 0; w < LANES; w++, a += 2 * lines) {
-      const vec y = even(x[w]), z = odd(x[w]);
-      step(acc, a, &y, rows, 1);
-      step(acc, a + lines, &z, rows, 1);
+    for (int w = 0; w < LANES; w++) {
+      split(x[w], y, dtype);
+#pragma GCC unroll 2
+      for (int h = 0; h < each; h++, a += lines) step(acc, a, &y[h], rows, 1);
     }
   }
   if (k > 0) {
     char end[LANES][4 * LANES];
     for (int i = 0; i < LANES; i++) {
       memset(end[i], 0, sizeof end[i]);
-      memcpy(end[i], b + pitch * i, (size_t)(2 * k));
+      memcpy(end[i], b + pitch * i, (size_t)(dg_dtype_bytes(dtype) * k));
     }
-    transpose_pairs(end[0], 4 * LANES, x);
+    transpose_words(end[0], 4 * LANES, x);
     for (int kk = 0; kk < (int)k; kk++, a += lines) {
-      const vec y = kk % 2 ? odd(x[kk / 2]) : even(x[kk / 2]);
-      step(acc, a, &y, rows, 1);
+      split(x[kk / each], y, dtype);
+      step(acc, a, &y[kk % each], rows, 1);
     }
   }
   store_tile(acc, state, nr, rows, 1);
 }
 
 INLINE void direct(int64_t k, const float *a, const dg_strip *s, float *state, const int rows,
-                   const int nv, const int lines) {
+                   const int nv, const int lines, const int dtype) {
   if (s->is == 1) {
-    direct_columns(k, a, s, state, rows, nv, lines);
+    direct_columns(k, a, s, state, rows, nv, lines, dtype);
     return;
   }
+  const int64_t pitch = dg_dtype_bytes(dtype) * s->is;
   for (int v = 0; v < nv; v++)
-    direct_lines(k, a, s->data + 2 * LANES * v * s->is, 2 * s->is, state + LANES * v, nv * LANES,
-                 rows, lines);
+    direct_lines(k, a, s->data + LANES * v * pitch, pitch, state + LANES * v, nv * LANES, rows,
+                 lines, dtype);
 }
 
 typedef void tile_instance(int64_t k, const float *a, const float *b, float *state);
@@ -120,5 +124,9 @@ typedef void direct_instance(int64_t k, const float *a, const dg_strip *s, float
   }
 #define DIRECT(name, rows, nv, lines)                                                   \
   TARGET static void name(int64_t k, const float *a, const dg_strip *s, float *state) { \
-    direct(k, a, s, state, rows, nv, lines);                                            \
+    switch (s->dtype) {                                                                 \
+      case DG_BF16: direct(k, a, s, state, rows, nv, lines, DG_BF16); return;           \
+      case DG_F16: direct(k, a, s, state, rows, nv, lines, DG_F16); return;             \
+      default: direct(k, a, s, state, rows, nv, lines, DG_F32);                         \
+    }                                                                                   \
   }

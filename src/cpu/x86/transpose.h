@@ -29,6 +29,22 @@ __attribute__((target("avx2"), always_inline)) static inline void dg_transpose_a
   }
 }
 
+/* 8 pairs of neighbours: the first of each in y[0], the second in y[1], as binary32. */
+__attribute__((target("avx2,f16c"), always_inline)) static inline void dg_split_avx2(
+    __m256 x, __m256 y[2], const int half) {
+  const __m256i pairs = _mm256_castps_si256(x), high = _mm256_set1_epi32((int)0xffff0000u);
+  if (!half) {
+    y[0] = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+    y[1] = _mm256_castsi256_ps(_mm256_and_si256(pairs, high));
+    return;
+  }
+  const __m256i split =
+      _mm256_packus_epi32(_mm256_andnot_si256(high, pairs), _mm256_srli_epi32(pairs, 16));
+  const __m256i both = _mm256_permute4x64_epi64(split, 0xd8);
+  y[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(both));
+  y[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(both, 1));
+}
+
 #define DG_AVX512 __attribute__((target("avx512f"), always_inline)) static inline
 
 /* Each quarter of x[4 q + r] becomes quarter q of x[4 i + r]; i counts the quarters. */
