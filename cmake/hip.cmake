@@ -1,6 +1,6 @@
 # Compiles the HIP kernels with clang into one offload bundle and embeds it. Plain clang with the
-# AMDGPU target and lld is enough: the kernels use its builtins and no ROCm headers or device
-# libraries. libamdhip64 is opened at run time. FORCE_HIP=1 and PYTORCH_ROCM_ARCH are honoured.
+# AMDGPU target, its bundler and lld are enough: the kernels use its builtins and no ROCm headers or
+# device libraries. libamdhip64 is opened at run time. FORCE_HIP=1 and PYTORCH_ROCM_ARCH are honoured.
 set(DETGEMM_HIP AUTO CACHE STRING "Build the HIP kernels: AUTO (where clang can), ON or OFF")
 set_property(CACHE DETGEMM_HIP PROPERTY STRINGS AUTO ON OFF)
 set(hip_archs "gfx90a;gfx942;gfx1030;gfx1100")
@@ -51,7 +51,7 @@ if(hip_wanted)
     message(STATUS "HIP kernels: none, no clang with the AMDGPU target and lld was found")
   else()
     message(FATAL_ERROR "HIP kernels: no clang that compiles for any of ${DETGEMM_HIP_ARCHS} was found. "
-      "Install clang 14 or later and lld, or ROCm and set ROCM_PATH, or configure with "
+      "Install clang 14 or later, its clang-offload-bundler (clang-tools) and lld, or ROCm and set ROCM_PATH, or configure with "
       "-DDETGEMM_HIP=OFF and without FORCE_HIP=1.")
   endif()
 endif()

@@ -18,6 +18,9 @@ if(musa_wanted)
   find_program(DETGEMM_MCC mcc
     HINTS "$ENV{MUSA_HOME}/bin" "$ENV{MUSA_PATH}/bin" PATHS /usr/local/musa/bin
     DOC "Moore Threads' MUSA compiler")
+  if(DETGEMM_MCC AND NOT DETGEMM_MUSA_ARCHS)
+    message(FATAL_ERROR "DETGEMM_MUSA_ARCHS is empty; set it to a list such as \"21;22;31\"")
+  endif()
   set(musa_flags "")
   foreach(arch IN LISTS DETGEMM_MUSA_ARCHS)
     if(NOT arch MATCHES "^[2-9][0-9]$")

@@ -41,7 +41,7 @@ build() {
   shift
   # shellcheck disable=SC2016 # for the inner shell
   check "build $name" sh -c 'dir=$1; shift
-    cmake -S . -B "$dir" -G Ninja -DDETGEMM_WERROR=ON "$@" && cmake --build "$dir"' \
+    cmake -S . -B "$dir" -G Ninja -DDETGEMM_WERROR=ON -DDETGEMM_HIP=OFF "$@" && cmake --build "$dir"' \
     sh "$out/$name" "$@"
 }
 
@@ -54,11 +54,15 @@ suite() {
   python3 tests/summary.py "$name" "$junit" "$out/counts" || count 0 1 0
 }
 
-# The release build with every test, then the tool's own proof.
+# The release build with every test and all kernels that can be compiled here, then the tool's own
+# proof.
 stage_gcc() {
+  local hip=ON
   need g++ || skip "C++ consumers: no g++"
-  build gcc -DCMAKE_C_COMPILER=gcc || return
+  need clang clang-tools lld llvm || { skip "HIP: no clang" && hip=OFF; }
+  build gcc -DCMAKE_C_COMPILER=gcc -DDETGEMM_HIP=$hip || return
   suite gcc
+  program "builds of the GPU back ends" tests/gpu_builds.sh
   check "detgemm verify --quick" "$out/gcc/tools/detgemm" verify --quick
 }
 

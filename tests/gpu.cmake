@@ -50,6 +50,17 @@ target_compile_definitions(call_cost PRIVATE _GNU_SOURCE
 target_include_directories(call_cost PRIVATE ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(call_cost PRIVATE detgemm_flags ${link_libraries})
 
+# The arithmetic in the HIP kernels' machine code.
+find_program(PYTHON3 python3)
+if(hip_known AND PYTHON3)
+  execute_process(COMMAND ${DETGEMM_HIP_CLANG} -print-prog-name=llvm-objdump
+    OUTPUT_VARIABLE objdump OUTPUT_STRIP_TRAILING_WHITESPACE)
+  add_test(NAME hip_code COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/device_code.py amdgcn
+    ${PROJECT_BINARY_DIR}/hip/fma.bundle ${objdump} ${PROJECT_SOURCE_DIR}/src/gpu/hip/fma.hip
+    ${DETGEMM_HIP_CLANG} ${hip_flags})
+  set_tests_properties(hip_code PROPERTIES TIMEOUT 300)
+endif()
+
 # What needs a real GPU; skipped with a count where there is none.
 detgemm_test(gpu_device test_gpu_device)
 detgemm_test(gpu_device_sweep test_gpu_device --sweep)
