@@ -411,6 +411,23 @@ EXPORT int FAKE_pointer_get(unsigned count, const int *attributes, void **values
 }
 #endif
 
+#ifdef FAKE_pointer_get_one
+/* An unknown pointer is an error. This driver knows nothing about access. */
+EXPORT int FAKE_pointer_get_one(void *value, int attribute, void *data);
+EXPORT int FAKE_pointer_get_one(void *value, int attribute, void *data) {
+  const int error = begin_inside(__func__);
+  if (error != 0) return end(error);
+  const allocation *a = holder(data, 1);
+  REQUIRE(value && (attribute == FAKE_POINTER_DEVICE || attribute == FAKE_POINTER_ACCESS ||
+                    attribute == FAKE_POINTER_TYPE),
+          INVALID_VALUE);
+  if (fake->knows_every_pointer && a == NULL) a = &allocations[0];
+  if (attribute == FAKE_POINTER_ACCESS || a == NULL) return end(INVALID_VALUE);
+  *(int *)value = attribute == FAKE_POINTER_TYPE ? 2 + a->kind : (int)(a->context - contexts);
+  return end(0);
+}
+#endif
+
 EXPORT int FAKE_release(void *data) {
   const int error = begin_inside(__func__);
   if (error != 0) return end(error);

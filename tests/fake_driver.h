@@ -34,6 +34,9 @@ typedef struct fake_driver {
   /* What alloc gives: 0 device memory, 1 pinned host memory, 2 managed memory. */
   int kind;
 
+  /* The driver says that every pointer is memory of the device. */
+  bool knows_every_pointer;
+
   /* Symbols matching this wildcard give one wrong bit. NULL: none. */
   const char *wrong;
 

@@ -20,6 +20,7 @@
 #define FAKE_launch hipModuleLaunchKernel
 #define FAKE_launch_config fakeLaunchConfig
 #define FAKE_encode_map fakeEncodeMap
+#define FAKE_pointer_get_one hipPointerGetAttribute
 #define FAKE_alloc hipMalloc
 #define FAKE_release hipFree
 #define FAKE_copy_in hipMemcpyHtoD
@@ -37,9 +38,9 @@ enum {
   FAKE_DYNAMIC_SHARED = -2,
   FAKE_PAGEABLE = -3,
   FAKE_WARP = 87,
-  FAKE_POINTER_TYPE = -4,
-  FAKE_POINTER_DEVICE = -5,
-  FAKE_POINTER_ACCESS = -6
+  FAKE_POINTER_TYPE = 2,
+  FAKE_POINTER_DEVICE = 9,
+  FAKE_POINTER_ACCESS = 16
 };
 #define FAKE_ERROR_PREFIX "hipError"
 /* An MI250X. */

@@ -20,6 +20,7 @@
 #define FAKE_launch muLaunchKernel
 #define FAKE_launch_config muLaunchKernelEx
 #define FAKE_encode_map muTensorMapEncodeTiled
+#define FAKE_pointer_get_one muPointerGetAttribute
 #define FAKE_alloc muMemAlloc_v2
 #define FAKE_release muMemFree
 #define FAKE_copy_in muMemcpyHtoD_v2

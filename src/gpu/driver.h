@@ -60,7 +60,9 @@ typedef struct dg_gpu_driver {
                     const uint32_t *element_strides, int interleave, int swizzle, int promotion,
                     int fill); /* optional: tensor maps */
   int (*pointer_get)(unsigned count, const int *attributes, void **values,
-                     void *pointer); /* optional: nothing is checked without it */
+                     void *pointer); /* optional: what an unknown pointer has is zero */
+  int (*pointer_get_one)(void *value, int attribute,
+                         void *pointer); /* optional, instead: an unknown pointer is an error */
   int (*alloc)(void **data, size_t bytes);
   int (*release)(void *data);
   int (*copy_in)(void *to, const void *from, size_t bytes);
@@ -111,13 +113,13 @@ typedef struct dg_gpu_platform {
 } dg_gpu_platform;
 
 /* A device of the process, shared by its handles. The verdicts of the probe outlive the rest. */
-enum { DG_GPU_MAX_ROWS = 64 };
 typedef struct dg_gpu_state {
   dg_gpu_platform *platform;
   int device, handles;
   void *context;
   dg_gpu_facts facts;
   bool check_pointers;
+  int memory_type; /* what pointer_get_one calls the device's own memory */
   char description[160];
   void *images[DG_GPU_MAX_ROWS], *modules[DG_GPU_MAX_ROWS]; /* loaded, with the image of each */
   int module_count;
@@ -187,6 +189,10 @@ dg_status dg_gpu_execute(dg_device *device, dg_gpu_plan *plan, const dg_problem 
 
 /* pointers.c: whether the device can use the memory of a product. */
 dg_status dg_gpu_check_pointers(const dg_device *device, const dg_problem *p, const void *offsets);
+
+/* pointers.c: asks the driver about memory that is known, in the device's context: its pointers are
+ * checked where the answers are right. Returns the driver's error. */
+int dg_gpu_try_pointers(dg_gpu_state *state);
 
 /* grouped.c */
 dg_status dg_gpu_run_grouped(dg_device *device, const dg_grouped *g, void *stream);

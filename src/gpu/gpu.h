@@ -63,6 +63,9 @@ typedef struct dg_gpu_kernel {
   void (*prepare)(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
 } dg_gpu_kernel;
 
+/* The most rows that a platform may have. */
+enum { DG_GPU_MAX_ROWS = 64 };
+
 /* The fits() and microseconds() of a row for grouped products, and what marks it as one. Its
  * kernel's first parameter is a dg_grouped. It takes single products too, as one group with offsets
  * NULL, but only to be tested on them. */

@@ -10,7 +10,7 @@ static dg_gpu_driver *driver_of(dg_gpu_state *state) { return &state->platform->
 
 static int row_count(const dg_gpu_platform *platform) {
   int count = 0;
-  while (count < DG_GPU_MAX_ROWS && platform->row(count)) count++;
+  while (platform->row(count)) count++;
   return count;
 }
 
@@ -86,7 +86,7 @@ static int allow_shared(dg_gpu_state *state, void *function) {
 
 static dg_status load_kernels(dg_gpu_state *state) {
   const dg_gpu_kernel *row;
-  for (int i = 0; i < DG_GPU_MAX_ROWS && (row = state->platform->row(i)) != NULL; i++) {
+  for (int i = 0; (row = state->platform->row(i)) != NULL; i++) {
     void *module = NULL;
     if (!runs_here(state, row)) continue;
     int error = find_module(state, row->image, &module);
@@ -125,6 +125,7 @@ static dg_status start(dg_gpu_state *state, int index) {
   dg_status status = DG_OK;
   if (state->platform->doubt)
     error = state->platform->doubt(driver, state->device, &state->facts, &why);
+  if (error == 0 && why == NULL && driver->pointer_get_one) error = dg_gpu_try_pointers(state);
   if (error != 0) status = dg_gpu_fail(state->platform, error, "opening the device");
   else if (why)
     status = dg_fail(DG_ERROR_DEVICE, "%s:%d is not used: its driver %s; update the driver",
@@ -198,6 +199,9 @@ static dg_status join(dg_gpu_platform *platform, dg_device *device, int index) {
   if (*state == NULL) *state = calloc(1, sizeof **state);
   if (*state == NULL) return dg_fail(DG_ERROR_MEMORY, "no memory for the state of a device");
   (*state)->platform = platform;
+  if (row_count(platform) > DG_GPU_MAX_ROWS)
+    return dg_fail(DG_ERROR_DEVICE, "%s has %d kernels, more than DG_GPU_MAX_ROWS, %d; raise it",
+                   platform->title, row_count(platform), DG_GPU_MAX_ROWS);
   dg_status status = (*state)->handles ? DG_OK : start(*state, index);
   if (status != DG_OK) {
     unload(*state);

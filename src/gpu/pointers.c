@@ -10,28 +10,80 @@ static _Thread_local struct {
   const void *pointer;
 } good[PLACES];
 
-/* Pinned and managed memory belong to all devices. Device memory of another one is usable where
- * this one has been given access to it. */
-static dg_status look_up(const dg_device *device, const void *pointer) {
-  const dg_gpu_state *state = device->state;
+/* What the driver says of a pointer. */
+typedef struct answer {
+  int known, owner;
+  bool shared; /* pinned and managed memory belong to all devices */
+  int access;  /* whether this device may use another's memory */
+} answer;
+
+static int ask_at_once(const dg_gpu_state *state, void *pointer, answer *x) {
   const dg_gpu_attributes *names = &state->platform->attributes;
   enum { HOST = 1 }; /* CU_MEMORYTYPE_ */
   const int attributes[] = {names->pointer_type, names->pointer_device, names->pointer_access,
                             names->pointer_managed};
-  int type = 0, owner = -1, access = 0, managed = 0;
-  void *values[] = {&type, &owner, &access, &managed};
-  const int error =
-      state->platform->driver.pointer_get(4, attributes, values, (void *)(uintptr_t)pointer);
+  int managed = 0;
+  void *values[] = {&x->known, &x->owner, &x->access, &managed};
+  const int error = state->platform->driver.pointer_get(4, attributes, values, pointer);
+  x->shared = x->known == HOST || managed;
+  return error;
+}
+
+/* Some drivers do not know the attribute of access; then there is none. The types of memory have
+ * other numbers from version to version, so they are compared with that of the device's own. */
+static int ask_one_by_one(const dg_gpu_state *state, void *pointer, answer *x) {
+  const dg_gpu_attributes *names = &state->platform->attributes;
+  const dg_gpu_driver *driver = &state->platform->driver;
+  int type = state->memory_type;
+  const int error = driver->pointer_get_one(&x->owner, names->pointer_device, pointer);
+  x->known = error == 0;
+  if (error == DG_GPU_INVALID_VALUE) return 0;
+  if (error != 0 || x->owner == state->device) return error;
+  x->shared = driver->pointer_get_one(&type, names->pointer_type, pointer) == 0 &&
+              type != state->memory_type;
+  if (driver->pointer_get_one(&x->access, names->pointer_access, pointer) != 0) x->access = 0;
+  return 0;
+}
+
+static int ask(const dg_gpu_state *state, const void *pointer, answer *x) {
+  void *address = (void *)(uintptr_t)pointer;
+  *x = (answer){.owner = -1};
+  return state->platform->driver.pointer_get ? ask_at_once(state, address, x)
+                                             : ask_one_by_one(state, address, x);
+}
+
+int dg_gpu_try_pointers(dg_gpu_state *state) {
+  static const char of_the_host[256] = "";
+  const dg_gpu_driver *driver = &state->platform->driver;
+  void *ours = NULL;
+  answer x, y;
+  state->check_pointers = false;
+  int error = driver->alloc(&ours, sizeof of_the_host);
+  if (error != 0) return error;
+  error = ask(state, ours, &x);
+  if (error == 0) error = ask(state, of_the_host, &y);
+  if (error == 0 && x.known && x.owner == state->device && !y.known)
+    state->check_pointers =
+        driver->pointer_get_one(&state->memory_type, state->platform->attributes.pointer_type,
+                                ours) == 0;
+  driver->release(ours);
+  return error;
+}
+
+static dg_status look_up(const dg_device *device, const void *pointer) {
+  const dg_gpu_state *state = device->state;
+  answer x;
+  const int error = ask(state, pointer, &x);
   if (error != 0) return dg_gpu_fail(state->platform, error, "asking about a pointer");
-  if (type == 0)
+  if (!x.known)
     return dg_fail(DG_ERROR_ARGUMENT,
                    "%p is no memory that %s can use; pass device memory, or pinned or managed host "
                    "memory",
                    pointer, device->name);
-  if (type != HOST && !managed && owner != state->device && access == 0)
+  if (!x.shared && x.owner != state->device && x.access == 0)
     return dg_fail(DG_ERROR_ARGUMENT,
                    "%p is memory of device %d; use %s:%d, copy it, or let %s access it", pointer,
-                   owner, state->platform->name, owner, device->name);
+                   x.owner, state->platform->name, x.owner, device->name);
   return DG_OK;
 }
 

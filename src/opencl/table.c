@@ -33,6 +33,7 @@ static const dg_gpu_kernel rows[] = {
      on_processors, tile_8x16_alone_prepare},
     DG_FMA_NAIVE_ROW("opencl", NULL, 0),
 };
+_Static_assert(sizeof rows / sizeof rows[0] <= DG_OPENCL_MAX_ROWS, "raise DG_OPENCL_MAX_ROWS");
 
 const dg_gpu_kernel *dg_opencl_row(int index) {
   return index < (int)(sizeof rows / sizeof rows[0]) ? &rows[index] : NULL;

@@ -22,6 +22,7 @@ static const dg_gpu_kernel rows[] = {
     ROW(stream_32x32_short),
     DG_FMA_NAIVE_ROW("gfx9", dg_hip_fma_image, 90),
 };
+_Static_assert(sizeof rows / sizeof rows[0] <= DG_GPU_MAX_ROWS, "raise DG_GPU_MAX_ROWS");
 
 const dg_gpu_kernel *dg_hip_row(int index) {
   return index < (int)(sizeof rows / sizeof rows[0]) ? &rows[index] : NULL;
