@@ -86,11 +86,11 @@ need_clang() {
 
 stage_clang() {
   need_clang || { skip "clang is missing" && return; }
-  build clang -DCMAKE_C_COMPILER=clang -DDETGEMM_CUDA=OFF && suite clang -E '^(check|gpu_host.*)$'
+  build clang -DCMAKE_C_COMPILER=clang -DDETGEMM_CUDA=OFF && suite clang -E '^(check|gpu_host.*|verify_.*)$'
 }
 
 stage_sanitizers() {
-  build asan --preset asan -B "$out/asan" && suite asan -E '^(installed|check_new_seed)$'
+  build asan --preset asan -B "$out/asan" && suite asan -E '^(installed|check_new_seed|verify_.*)$'
 }
 
 stage_threads() {

@@ -24,6 +24,9 @@
 #define FAKE_release cuMemFree_v2
 #define FAKE_copy_in cuMemcpyHtoD_v2
 #define FAKE_copy_out cuMemcpyDtoH_v2
+#define FAKE_context_set cuCtxSetCurrent
+#define FAKE_TOOL(name) cu##name /* what only the tool calls */
+#define FAKE_EVENT_CREATE cuEventCreate
 #define FAKE_stream_create cuStreamCreate
 #define FAKE_stream_destroy cuStreamDestroy_v2
 

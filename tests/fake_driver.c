@@ -275,6 +275,16 @@ EXPORT int FAKE_context_pop(void **out) {
   return end(0);
 }
 
+EXPORT int FAKE_context_set(void *c);
+EXPORT int FAKE_context_set(void *c) {
+  const int error = begin_running(__func__);
+  if (error != 0) return end(error);
+  REQUIRE(c == NULL || is_context(c), INVALID_CONTEXT);
+  depth = c != NULL;
+  stack[0] = c;
+  return end(0);
+}
+
 /* ---- modules and functions ---- */
 
 /* What a platform's driver takes: NVIDIA's fat binary, an ELF, clang's bundle, or the stand-in of

@@ -25,6 +25,9 @@
 #define FAKE_release hipFree
 #define FAKE_copy_in hipMemcpyHtoD
 #define FAKE_copy_out hipMemcpyDtoH
+#define FAKE_context_set hipCtxSetCurrent
+#define FAKE_TOOL(name) hip##name /* what only the tool calls */
+#define FAKE_EVENT_CREATE hipEventCreateWithFlags
 #define FAKE_stream_create hipStreamCreateWithFlags
 #define FAKE_stream_destroy hipStreamDestroy
 

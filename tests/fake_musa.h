@@ -25,6 +25,9 @@
 #define FAKE_release muMemFree
 #define FAKE_copy_in muMemcpyHtoD_v2
 #define FAKE_copy_out muMemcpyDtoH_v2
+#define FAKE_context_set muCtxSetCurrent
+#define FAKE_TOOL(name) mu##name /* what only the tool calls */
+#define FAKE_EVENT_CREATE muEventCreate
 #define FAKE_stream_create muStreamCreate
 #define FAKE_stream_destroy muStreamDestroy_v2
 

@@ -9,11 +9,14 @@ target_compile_definitions(native_kernels PRIVATE _GNU_SOURCE)
 target_include_directories(native_kernels PRIVATE ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(native_kernels PRIVATE -O1 -fno-strict-aliasing -Wno-cast-qual
   -Wno-strict-prototypes -Wno-unknown-pragmas $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
+if(NOT CMAKE_CROSSCOMPILING) # it runs here: fused multiply-adds need no call
+  target_compile_options(native_kernels PRIVATE $<$<CONFIG:Release>:-O2> $<$<CONFIG:Release>:-march=native>)
+endif()
 target_link_libraries(native_kernels PRIVATE detgemm_flags)
 
 function(detgemm_driver_double platform library)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/fake_${platform})
-  add_library(fake_${platform} SHARED fake_driver.c ${PROJECT_SOURCE_DIR}/src/reference.c
+  add_library(fake_${platform} SHARED fake_driver.c fake_tool.c ${PROJECT_SOURCE_DIR}/src/reference.c
     ${PROJECT_SOURCE_DIR}/src/order_fma.c ${PROJECT_SOURCE_DIR}/src/order_tc16.c)
   set_target_properties(fake_${platform} PROPERTIES PREFIX "" OUTPUT_NAME ${library} SUFFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${folder})
@@ -35,7 +38,8 @@ function(detgemm_driver_double platform library)
     ENVIRONMENT "LD_LIBRARY_PATH=${folder};OCL_ICD_VENDORS=/nonexistent")
 endfunction()
 
-set_source_files_properties(fake_driver.c PROPERTIES COMPILE_OPTIONS -Wno-missing-prototypes)
+set_source_files_properties(fake_driver.c fake_tool.c PROPERTIES
+  COMPILE_OPTIONS -Wno-missing-prototypes)
 if(CMOCKA_LIBRARY)
   detgemm_driver_double(cuda libcuda.so.1)
   detgemm_driver_double(musa libmusa.so)
@@ -49,6 +53,26 @@ target_compile_definitions(call_cost PRIVATE _GNU_SOURCE
   $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>)
 target_include_directories(call_cost PRIVATE ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(call_cost PRIVATE detgemm_flags ${link_libraries})
+
+# The tool's own sweep on the doubles, whose portable kernels run natively on this processor.
+if(CMOCKA_LIBRARY AND DETGEMM_TOOL)
+  get_target_property(tool_sources detgemm SOURCES)
+  list(TRANSFORM tool_sources PREPEND ${PROJECT_SOURCE_DIR}/tools/)
+  add_executable(detgemm_double verify_double.c fake_images.c ${tool_sources}
+    $<TARGET_OBJECTS:native_kernels>)
+  target_compile_definitions(detgemm_double PRIVATE
+    $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>)
+  target_link_libraries(detgemm_double PRIVATE detgemm_readers PkgConfig::CRYPTO Threads::Threads
+    ${CMAKE_DL_LIBS})
+  foreach(platform cuda musa hip)
+    add_test(NAME verify_${platform}_double COMMAND detgemm_double verify --quick --order fma
+      --device ${platform}:0)
+    get_target_property(library fake_${platform} OUTPUT_NAME)
+    set_tests_properties(verify_${platform}_double PROPERTIES TIMEOUT 600 ENVIRONMENT
+      "LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}/fake_${platform};FAKE_LIBRARY=${library}")
+    add_dependencies(detgemm_double fake_${platform})
+  endforeach()
+endif()
 
 # The arithmetic in the HIP kernels' machine code.
 find_program(PYTHON3 python3)

@@ -4,6 +4,8 @@
 
 #include "fake_driver.h"
 
+bool native_has(const char *symbol);
+
 /* Runs a launch of a portable fma kernel, block by block; its threads take turns between barriers.
  * Aborts on a kernel it does not have. */
 void native_run(const fake_launch *launch);

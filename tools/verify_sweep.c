@@ -74,6 +74,18 @@ static bool add_empty(check_list *list, dg_order order, uint64_t *state) {
   return true;
 }
 
+/* Whole tiles in both directions, whose rows come as vectors, and a sum that ends within a panel.
+ */
+static bool add_whole_tiles(check_list *list, dg_order order, uint64_t *state) {
+  static const int64_t shapes[][3] = {{128, 128, 20}, {64, 132, 100}, {32, 64, 40}, {132, 256, 12}};
+  for (int s = 0; s < 4; s++)
+    for (int op = 0; op < VOPS; op++)
+      if (!check_list_add(list, draw(order, (verify_op)op, shapes[s][0], shapes[s][1], shapes[s][2],
+                                     WHOLE, state)))
+        return false;
+  return true;
+}
+
 /* Every variant of every operation, on sizes with tails in all directions. */
 static bool add_variants(check_list *list, bool quick, dg_order order, uint64_t *state) {
   static const int64_t shapes[][3] = {{19, 37, 83},  {1, 65, 129},  {7, 130, 100},
@@ -110,6 +122,7 @@ bool sweep_make(check_list *list, bool quick, unsigned orders, uint64_t seed,
     if (!(orders >> order & 1)) continue;
     if (shapes ? !add_users(list, quick, order, shapes, &state)
                : !add_edges(list, quick, order, &state) || !add_empty(list, order, &state) ||
+                     !add_whole_tiles(list, order, &state) ||
                      !add_variants(list, quick, order, &state))
       return false;
   }

@@ -157,6 +157,17 @@ static dg_status copy_out(void *context, void *to, const void *from, size_t byte
 
 static void release(void *context, void *data) { driver_of(context)->release(data); }
 
+/* What a row asks of a device: one architecture, some, or all from one on. */
+static void say_needs(const dg_gpu_state *state, const dg_gpu_kernel *row, char *why) {
+  char last[24] = "";
+  if (row->arch_max >= 999) snprintf(last, sizeof last, " or later");
+  else if (row->arch_max > row->arch_min)
+    snprintf(last, sizeof last, " to %d.%d", row->arch_max / 10, row->arch_max % 10);
+  snprintf(why, DG_PROBE_TEXT, "needs %s %d.%d%s, this device has %d.%d%s",
+           state->platform->capability, row->arch_min / 10, row->arch_min % 10, last,
+           state->facts.arch / 10, state->facts.arch % 10, state->platform->unmeasured(row->order));
+}
+
 /* Withholds the rows that were not made for this device, with the reason. */
 static void withhold_others(dg_device *device) {
   dg_gpu_state *state = device->state;
@@ -165,11 +176,7 @@ static void withhold_others(dg_device *device) {
     char *why = state->verdicts[i].why;
     if (runs_here(state, row)) continue;
     if (row->image == NULL) snprintf(why, DG_PROBE_TEXT, "this build has no image of it");
-    else
-      snprintf(why, DG_PROBE_TEXT, "needs %s %d.%d%s, this device has %d.%d%s",
-               state->platform->capability, row->arch_min / 10, row->arch_min % 10,
-               row->arch_max > row->arch_min ? " or later" : "", state->facts.arch / 10,
-               state->facts.arch % 10, state->platform->unmeasured(row->order));
+    else say_needs(state, row, why);
     device->kernels[i].withheld = why;
   }
 }

@@ -55,6 +55,7 @@ static int ask(const dg_gpu_state *state, const void *pointer, answer *x) {
 int dg_gpu_try_pointers(dg_gpu_state *state) {
   static const char of_the_host[256] = "";
   const dg_gpu_driver *driver = &state->platform->driver;
+  const int type = state->platform->attributes.pointer_type;
   void *ours = NULL;
   answer x, y;
   state->check_pointers = false;
@@ -62,10 +63,11 @@ int dg_gpu_try_pointers(dg_gpu_state *state) {
   if (error != 0) return error;
   error = ask(state, ours, &x);
   if (error == 0) error = ask(state, of_the_host, &y);
-  if (error == 0 && x.known && x.owner == state->device && !y.known)
-    state->check_pointers =
-        driver->pointer_get_one(&state->memory_type, state->platform->attributes.pointer_type,
-                                ours) == 0;
+  if (error == 0 && x.known && x.owner == state->device && !y.known) {
+    error = driver->pointer_get_one(&state->memory_type, type, ours);
+    state->check_pointers = error == 0;
+    if (error == DG_GPU_INVALID_VALUE) error = 0;
+  }
   driver->release(ours);
   return error;
 }
