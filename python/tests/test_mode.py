@@ -104,6 +104,8 @@ def test_routes(name, order):
 def test_products_that_come_from_inside_pytorch(name):
     """The kernels of ATen alone, as composite operators and C++ reach them."""
     call, expected = CALLS[name]
+    if name == "dot" and not hasattr(torch.library, "get_kernel"):
+        pytest.skip("before PyTorch 2.9 the kernel of dot cannot be replaced; torch.dot is routed")
     if name == "addmm beta 0":
         expected = CALLS["mm"][1]
     with dt.deterministic_mode("tc16"), torch._C.DisableTorchFunctionSubclass():

@@ -112,6 +112,7 @@ class AccumulatingLinear(torch.autograd.Function):
         order: str,
         how: Options,
     ) -> Tensor:
+        a = a.resolve_neg()
         ctx.save_for_backward(a, weight)
         ctx.parameters, ctx.order, ctx.how = (layer.weight, layer.bias), order, how
         return _kernels.linear(a, weight, bias, order, False)
@@ -120,7 +121,7 @@ class AccumulatingLinear(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dc: Tensor) -> tuple[Optional[Tensor], ...]:
         a, weight = ctx.saved_tensors
-        rounded = dc.to(a.dtype)
+        rounded = dc.to(a.dtype).resolve_neg()
         accumulate_linear(ctx.parameters, ctx.needs_input_grad[1:3], a, rounded, ctx.order, ctx.how)
         needs = (ctx.needs_input_grad[0], False, False)
         grads = _ops.linear_gradients(needs, a, weight, None, rounded, ctx.order)

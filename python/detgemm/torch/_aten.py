@@ -12,8 +12,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from detgemm.torch import _kernels
-from detgemm.torch._routes import scaled_sum
+from detgemm.torch import _fits, _kernels
+from detgemm.torch._routes import into, scaled_sum
 
 # The order to compute these operands in, or None where they are not ours (now).
 Decide = Callable[[Tensor, Tensor], Optional[str]]
@@ -34,6 +34,8 @@ def _original(name: str, key: str) -> Callable[..., Any]:
             return kernel.call_boxed(keys, *args, **kwargs)
 
         return call
+    if name == "dot":  # its out= variant comes back here; the functions that reach it are routed
+        raise RuntimeError("PyTorch before 2.9 gives no other way to its own dot")
     out = getattr(torch.ops.aten, name).out
 
     def through_out(*args: Any, **kwargs: Any) -> Any:
@@ -67,6 +69,15 @@ def _value(name: str, order: str, args: tuple[Any, ...], kwargs: dict[str, Any])
     return scaled_sum(product, order, added, a, b, beta, alpha)
 
 
+def _refused(name: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Operands that PyTorch does not take: its own error. It has nothing else to give here."""
+    original(*args, **kwargs)
+    raise NotImplementedError(
+        f"{name} with operands of {[tuple(x.shape) for x in args]} is not covered by "
+        f"deterministic_mode; change the call"
+    )
+
+
 def _replacement(name: str, key: str, decide: Decide) -> Callable[..., Any]:
     original = _original(name, key)
     first = 1 if name.startswith(("add", "badd")) else 0
@@ -75,6 +86,8 @@ def _replacement(name: str, key: str, decide: Decide) -> Callable[..., Any]:
         order = decide(args[first], args[first + 1])
         if order is None:
             return original(*args, **kwargs)
+        if not _fits.CHECKS[name](*args):
+            return _refused(name, original, *args, **kwargs)
         return _value(name, order, args, kwargs)
 
     return kernel
@@ -89,10 +102,9 @@ def _out_replacement(name: str, key: str, decide: Decide) -> Callable[..., Any]:
         order = decide(args[first], args[first + 1])
         if order is None:
             return original(*args, out=out, **kwargs)
-        result = _value(name, order, args, kwargs)
-        if out.shape != result.shape:
-            out.resize_(result.shape)
-        return out.copy_(result)
+        if not _fits.CHECKS[name](*args) or not _fits.output(out, args[first].dtype):
+            return _refused(name, original, *args, out=out, **kwargs)
+        return into(out, _value(name, order, args, kwargs))
 
     return kernel
 
@@ -123,6 +135,8 @@ def _replace(
 def install(decide: Decide) -> None:
     """Replaces the kernels, once."""
     global _library  # noqa: PLW0603
+    if _library is not None:
+        return
     with _lock:
         if _library is not None:
             return

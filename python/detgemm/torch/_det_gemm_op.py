@@ -45,6 +45,7 @@ class DetGemmOp:
     order None means the default order at the time of each call."""
 
     platform: ClassVar[str] = ""
+    _own: ClassVar[str] = ""  # the attribute that is true for the platform's tensors, a quick test
 
     def __init__(self, order: Optional[str] = None) -> None:
         self.order = None if order is None else _orders.check(order)
@@ -55,8 +56,10 @@ class DetGemmOp:
         return _library_problem(cls.platform)
 
     def _check(self, *tensors: Optional[Tensor]) -> None:
+        """Refuses what is on another platform."""
+        own, eager = self._own, not torch.compiler.is_compiling()
         for x in tensors:
-            if x is None:
+            if x is None or (eager and getattr(x, own, False)):
                 continue
             if not isinstance(x, Tensor):
                 raise TypeError(
@@ -117,12 +120,14 @@ class CpuDetGemmOp(DetGemmOp):
     """On the CPU, with as many threads as torch.get_num_threads()."""
 
     platform = "cpu"
+    _own = "is_cpu"
 
 
 class CudaDetGemmOp(DetGemmOp):
     """On NVIDIA GPUs, on the current stream of the tensors' device."""
 
     platform = "cuda"
+    _own = "" if torch.version.hip else "is_cuda"
 
     @classmethod
     def unavailable(cls) -> Optional[str]:
@@ -143,6 +148,7 @@ class HipDetGemmOp(DetGemmOp):
     """On AMD GPUs through a ROCm build of PyTorch, which calls their device type cuda."""
 
     platform = "hip"
+    _own = "is_cuda" if torch.version.hip else ""
 
     @classmethod
     def unavailable(cls) -> Optional[str]:

@@ -9,35 +9,10 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from detgemm import _devices, _orders
 from detgemm.torch import _kernels, _ops
-
-_PLAIN_TYPES = (Tensor, Parameter)
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_transforms = torch._C._are_functorch_transforms_active
-_tracing = torch._C._get_tracing_state
-_autocast = torch.is_autocast_enabled
-_grad_enabled = torch.is_grad_enabled
-
-
-def _plain(a: Tensor, b: Tensor, c: Optional[Tensor] = None, d: Optional[Tensor] = None) -> bool:
-    """Whether nothing watches or changes operators, so that the dispatcher may be skipped."""
-    if torch.compiler.is_compiling():
-        return False
-    kind = a.device.type
-    return (
-        type(a) in _PLAIN_TYPES
-        and type(b) in _PLAIN_TYPES
-        and (c is None or type(c) in _PLAIN_TYPES)
-        and (d is None or type(d) in _PLAIN_TYPES)
-        and _dispatch_modes() == 0
-        and not _transforms()
-        and _tracing() is None
-        and not _autocast(kind)
-        and kind != "meta"
-    )
+from detgemm.torch._plain import needs_gradient, plain
 
 
 class _Matmul(torch.autograd.Function):
@@ -52,7 +27,8 @@ class _Matmul(torch.autograd.Function):
         fp32: bool,
     ) -> Tensor:
         ctx.save_for_backward(a, b)
-        ctx.bias, ctx.order = None if bias is None else bias.dtype, order
+        ctx.bias = None if bias is None else bias.dtype
+        ctx.order = order
         return _kernels.matmul(a, b, start, bias, order, fp32)
 
     backward = staticmethod(_ops._matmul_backward)
@@ -82,18 +58,11 @@ _matmul_recorded = _direct(_Matmul)
 _linear_recorded = _direct(_Linear)
 
 
-def _needs_gradient(*tensors: Optional[Tensor]) -> bool:
-    if _grad_enabled():
-        for x in tensors:
-            if x is not None and x.requires_grad:
-                return True
-    return False
-
-
-def _order(order: Optional[str], device: torch.device) -> str:
+def _order(order: Optional[str], a: Tensor) -> str:
     """The order of a call; where it was nobody's choice, a hint at what else there is."""
     if order is not None:
         return _orders.check(order)
+    device = a.device
     if (
         not _orders._warned
         and device.type not in ("cpu", "meta")
@@ -125,9 +94,9 @@ def _matrices(
     order: str,
     fp32: bool,
 ) -> Tensor:
-    if not _plain(a, b, start, bias):
+    if not plain(a, b, start, bias):
         return _ops.matmul(a, b, start, bias, order, fp32)
-    if _needs_gradient(a, b, start, bias):
+    if needs_gradient(a, b, start, bias):
         return _matmul_recorded(a, b, start, bias, order, fp32)
     return _kernels.matmul(a, b, start, bias, order, fp32)
 
@@ -136,9 +105,11 @@ def _write(
     out: Tensor, a: Tensor, b: Tensor, start: Optional[Tensor], bias: Optional[Tensor], order: str
 ) -> Tensor:
     """Into memory of the caller's: no gradient can pass through that, as with torch.matmul."""
-    if _needs_gradient(a, b, start, bias, out):
+    if not isinstance(out, Tensor):
+        raise TypeError(f"out is a {type(out).__name__}; it must be a tensor")
+    if needs_gradient(out, *(x for x in (a, b, start, bias) if isinstance(x, Tensor))):
         raise RuntimeError("out= does not support automatic differentiation; leave it out")
-    if not _plain(a, b, out, start):
+    if not plain(a, b, out, start):
         out.copy_(_finish(_ops.matmul(a, b, start, bias, order, True), out.dtype))
         return out
     shape = _kernels.product_shape(a, b, start, bias, order)
@@ -150,6 +121,17 @@ def _write(
         raise TypeError(f"out is {out.dtype}; use torch.bfloat16, torch.float16 or torch.float32")
     _kernels.product_into(out, a, b, start, bias, order)
     return out
+
+
+def _foreign(function: Callable[..., Tensor], name: str, *args: Any, **options: Any) -> Tensor:
+    """A call with an argument that is no tensor: one that answers for itself, as the proxies of
+    torch.fx do, or an error."""
+    others = [x for x in args if not isinstance(x, Tensor) and hasattr(type(x), "__torch_function__")]
+    if others:
+        result: Tensor = torch.overrides.handle_torch_function(function, others, *args, **options)
+        return result
+    kind = type(args[1 if name == "b" else 0]).__name__
+    raise TypeError(f"{name} is a {kind}; {function.__name__} takes tensors")
 
 
 def matmul(
@@ -166,10 +148,11 @@ def matmul(
 
     Differentiable, twice too. Gradients are sums in the same order; the gradient of an operand that
     is shared by a batch is one sum over the whole batch, ascending."""
-    for name, x in (("a", a), ("b", b)):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name} is a {type(x).__name__}; both operands must be tensors")
-    chosen = _order(order, a.device)
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        name = "b" if isinstance(a, Tensor) else "a"
+        options = {"order": order, "out_dtype": out_dtype, "start": start, "bias": bias, "out": out}
+        return _foreign(matmul, name, a, b, **options)
+    chosen = _order(order, a)
     column, row = b.dim() == 1, a.dim() == 1
     if column or row:
         if bias is not None and column:
@@ -185,7 +168,12 @@ def matmul(
             return out
     if out is not None:
         return _write(out, a, b, start, bias, chosen)
-    result = _finish(_matrices(a, b, start, bias, chosen, _wide(a, out_dtype)), out_dtype)
+    if out_dtype is None:
+        result = _matrices(a, b, start, bias, chosen, False)
+    else:
+        result = _finish(_matrices(a, b, start, bias, chosen, _wide(a, out_dtype)), out_dtype)
+    if not (column or row):
+        return result
     result = result.squeeze(-1) if column else result
     return result.squeeze(-1 if column else -2) if row else result
 
@@ -200,13 +188,17 @@ def linear(
 ) -> Tensor:
     """a[..., K] weight[N, K]^T + bias, as torch.nn.functional.linear. The weight's gradient is a
     contiguous [N, K], summed over all rows, ascending."""
-    chosen = _order(order, a.device)
-    fp32 = _wide(a, out_dtype)
-    if not _plain(a, weight, bias):
-        return _finish(_ops.linear(a, weight, bias, chosen, fp32), out_dtype)
-    if _needs_gradient(a, weight, bias):
-        return _finish(_linear_recorded(a, weight, bias, chosen, fp32), out_dtype)
-    return _finish(_kernels.linear(a, weight, bias, chosen, fp32), out_dtype)
+    if not isinstance(a, Tensor):
+        return _foreign(linear, "the input", a, weight, bias, order=order, out_dtype=out_dtype)
+    chosen = _order(order, a)
+    fp32 = False if out_dtype is None else _wide(a, out_dtype)
+    if not plain(a, weight, bias):
+        result = _ops.linear(a, weight, bias, chosen, fp32)
+    elif needs_gradient(a, weight, bias):
+        result = _linear_recorded(a, weight, bias, chosen, fp32)
+    else:
+        result = _kernels.linear(a, weight, bias, chosen, fp32)
+    return result if out_dtype is None else _finish(result, out_dtype)
 
 
 def grad_weight(
@@ -220,8 +212,10 @@ def grad_weight(
     """dc[..., N]^T a[..., K] as a contiguous [N, K], summed over all rows, ascending. start is the
     FP32 state of earlier rows; its bits and those of one call over all rows are the same (tc16:
     where the earlier rows are a multiple of 16)."""
-    chosen = _order(order, a.device)
+    if not isinstance(a, Tensor):
+        return _foreign(grad_weight, "a", a, dc, order=order, out_dtype=out_dtype, start=start)
+    chosen = _order(order, a)
     fp32 = _wide(a, out_dtype)
-    plain = _plain(a, dc, start)
-    op = _kernels.grad_weight if plain and not _needs_gradient(a, dc, start) else _ops.grad_weight
+    direct = plain(a, dc, start) and not needs_gradient(a, dc, start)
+    op = _kernels.grad_weight if direct else _ops.grad_weight
     return _finish(op(a, dc, start, chosen, fp32), out_dtype)

@@ -155,5 +155,5 @@ def grouped_linear(a: Tensor, weight: Tensor, offsets: Tensor, *, order: Optiona
     whatever is in them. weight may have any strides: stacked [E, K, N] weights are passed as weight.mT.
 
     The gradient of weight[e] is summed over the rows of e, ascending."""
-    result: Tensor = torch.ops.detgemm.grouped.default(a, weight, offsets, _order(order, a.device))
+    result: Tensor = torch.ops.detgemm.grouped.default(a, weight, offsets, _order(order, a))
     return result

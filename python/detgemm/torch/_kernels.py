@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 
@@ -12,7 +12,8 @@ from detgemm._product import BF16, F16, F32, Gemm, Strided, broadcast_shapes, mu
 DTYPES = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
 PLATFORM_OF_CUDA = "hip" if torch.version.hip else "cuda"
 
-_gemms: dict[tuple[str, Any], Gemm] = {}
+_gemms: dict[tuple[str, int], Gemm] = {}
+_cpu_gemms: dict[int, Gemm] = {}  # by the number of threads
 
 
 def _musa_stream(index: int) -> int:
@@ -43,9 +44,9 @@ def target(device: torch.device) -> tuple[Gemm, int]:
     """The library's product on a device, and the stream it is to run on."""
     if device.type == "cpu":
         threads = torch.get_num_threads()
-        gemm = _gemms.get(("cpu", threads))
+        gemm = _cpu_gemms.get(threads)
         if gemm is None:
-            gemm = _gemms[("cpu", threads)] = _devices.handle("cpu", threads).gemm
+            gemm = _cpu_gemms[threads] = _devices.handle("cpu", threads).gemm
         return gemm, 0
     index = device.index or 0
     if device.type == "cuda":
@@ -174,14 +175,19 @@ def _matrix(
     dtype = a.dtype
     code = DTYPES.get(dtype)
     device = a.device
-    if code is None or b.dtype is not dtype or b.device != device or a.dim() != 2 or b.dim() != 2:
+    if code is None or b.dtype is not dtype or b.device != device:
+        return None
+    if a.layout is not torch.strided or b.layout is not torch.strided:
+        return None
+    left, right = a.stride(), b.stride()
+    if len(left) != 2 or len(right) != 2:
         return None
     m, k = a.shape
     inner, n = b.shape
-    rows, cols = b.stride()
+    rows, cols = right
     if turned:
         inner, n, rows, cols = n, inner, cols, rows
-    if inner != k or (code == F32 and order == "tc16") or a.layout is not torch.strided:
+    if inner != k or (code == F32 and order == "tc16"):
         return None
     vector = None
     if bias is not None:
@@ -195,7 +201,7 @@ def _matrix(
         _orders.CODES[order],
         1,
         stream,
-        (a.data_ptr(), code, m, k, *a.stride(), 0),  # type: ignore[arg-type]
+        (a.data_ptr(), code, m, k, left[0], left[1], 0),
         (b.data_ptr(), code, k, n, rows, cols, 0),
         (out.data_ptr(), F32 if fp32 else code, m, n, n, 1, 0),
         None,

@@ -50,17 +50,17 @@ class DetLinear(nn.Linear):
         grad_pad: bool = False,
     ) -> DetLinear:
         """A layer that shares the parameters of an nn.Linear."""
-        layer = cls(
-            linear.in_features,
-            linear.out_features,
-            bias=False,
-            device="meta",
-            order=order,
-            grad_accum=grad_accum,
-            grad_pad=grad_pad,
-        )
+        options: dict[str, Any] = {"order": order, "grad_accum": grad_accum, "grad_pad": grad_pad}
+        layer = cls(linear.in_features, linear.out_features, bias=False, device="meta", **options)
         layer.weight, layer.bias = linear.weight, linear.bias
         layer.train(linear.training)
+        return layer
+
+    @classmethod
+    def _in_place_of(cls, linear: nn.Linear, **options: Any) -> DetLinear:
+        """from_linear for a layer that nobody keeps: its hooks and its other attributes come along."""
+        layer = cls.from_linear(linear, **options)
+        layer.__dict__.update(linear.__dict__)
         return layer
 
     def forward(self, input: Tensor) -> Tensor:
@@ -82,14 +82,24 @@ class Conversion(NamedTuple):
     left: dict[str, str]
 
 
+# Layers with products of their own that are no nn.Linear. deterministic_mode reaches the first.
+_OTHERS: tuple[tuple[type[nn.Module], str], ...] = (
+    (nn.MultiheadAttention, "uses its weights itself; deterministic_mode covers its projections"),
+    (nn.modules.conv._ConvNd, "is a convolution, which is not covered"),
+    (nn.RNNBase, "is a recurrent layer, which is not covered"),
+    (nn.Bilinear, "is a bilinear form, which is not covered"),
+)
+
+
 def _why_left(module: nn.Module) -> Optional[str]:
+    """Why a layer with products stays what it is, or None."""
     if isinstance(module, DetLinear):
         return "is a DetLinear already"
-    if type(module) is not nn.Linear:
-        return f"is a {type(module).__name__}, a subclass with a forward of its own"
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-        return "has hooks, which a new module would not have"
-    return None
+    if "forward" in module.__dict__:
+        return "has a forward of its own, in place of its class's"
+    if isinstance(module, nn.Linear) and type(module) is not nn.Linear:
+        return f"is a {type(module).__name__}, a subclass that may compute something else"
+    return next((why for kind, why in _OTHERS if isinstance(module, kind)), None)
 
 
 def convert(
@@ -101,28 +111,28 @@ def convert(
     where: Callable[[str, nn.Linear], bool] = lambda name, module: True,
 ) -> Conversion:
     """Replaces the nn.Linear layers of a model, in place, by DetLinear layers that share their
-    parameters. A model that is itself an nn.Linear comes back as a DetLinear."""
+    parameters and have their hooks and attributes. A model that is itself an nn.Linear comes back as
+    a DetLinear. Conversion.left also names the layers with products that are no nn.Linear."""
     converted, left = [], {}
+    options: dict[str, Any] = {"order": order, "grad_accum": grad_accum, "grad_pad": grad_pad}
     replaced: dict[int, DetLinear] = {}  # a layer that occurs twice stays one layer
+
+    def replacement(name: str, module: nn.Module) -> nn.Module:
+        known = isinstance(module, nn.Linear) and id(module) in replaced
+        if known or (isinstance(module, nn.Linear) and not where(name, module)):
+            return replaced.get(id(module), module)
+        why = _why_left(module)
+        if why is not None:
+            left[name] = why
+        if why is not None or not isinstance(module, nn.Linear):
+            return module
+        converted.append(name)
+        replaced[id(module)] = DetLinear._in_place_of(module, **options)
+        return replaced[id(module)]
+
     for parent_name, parent in list(model.named_modules(remove_duplicate=False)):
         for child_name, child in list(parent._modules.items()):
-            name = f"{parent_name}.{child_name}" if parent_name else child_name
-            if not isinstance(child, nn.Linear):
-                continue
-            if id(child) in replaced:
-                setattr(parent, child_name, replaced[id(child)])
-                continue
-            if not where(name, child):
-                continue
-            why = _why_left(child)
-            if why is not None:
-                left[name] = why
-                continue
-            layer = DetLinear.from_linear(child, order=order, grad_accum=grad_accum, grad_pad=grad_pad)
-            replaced[id(child)] = layer
-            setattr(parent, child_name, layer)
-            converted.append(name)
-    if type(model) is nn.Linear and where("", model):
-        model = DetLinear.from_linear(model, order=order, grad_accum=grad_accum, grad_pad=grad_pad)
-        converted.append("")
-    return Conversion(model, tuple(converted), left)
+            if child is not None:
+                name = f"{parent_name}.{child_name}" if parent_name else child_name
+                parent._modules[child_name] = replacement(name, child)
+    return Conversion(replacement("", model), tuple(converted), left)

@@ -7,8 +7,10 @@ from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from detgemm.torch import _kernels
+from detgemm.torch._plain import needs_gradient, plain
 
 LIBRARY = torch.library.Library("detgemm", "DEF")
 # Where the kernels run. PrivateUse1 is what torch_musa calls "musa".
@@ -42,17 +44,44 @@ _OPERATORS: dict[str, Callable[..., Tensor]] = {
     "linear": torch.ops.detgemm.linear.default,
     "grad_weight": torch.ops.detgemm.grad_weight.default,
 }
+_KERNELS: dict[str, Callable[..., Tensor]] = {
+    "matmul": _kernels.matmul,
+    "linear": _kernels.linear,
+    "grad_weight": _kernels.grad_weight,
+}
 _transformed: dict[str, Callable[..., Tensor]] = {}  # filled at the end
 
 
+def _check_arguments(name: str, args: tuple[Any, ...]) -> None:
+    """What the dispatcher would say less clearly, or not at all."""
+    for index, x in enumerate(args[:-2]):
+        if not isinstance(x, Tensor) and (index < 2 or x is not None):
+            argument = _OPERATORS[name]._schema.arguments[index].name  # type: ignore[attr-defined]
+            raise TypeError(f"{argument} is a {type(x).__name__}; {name} takes tensors")
+        if (
+            forward_ad._current_level >= 0
+            and x is not None
+            and forward_ad.unpack_dual(x).tangent is not None
+        ):
+            raise NotImplementedError(
+                f"{name} has no forward-mode derivative; use backward, torch.func.vjp or jacrev"
+            )
+
+
 def _entry(name: str) -> Callable[..., Tensor]:
-    """The operator; within torch.func transforms, which know no gradients of operators, an
-    autograd.Function around it."""
+    """The operator; its kernel alone where nobody watches; and within torch.func transforms, which
+    know no gradients of operators, an autograd.Function around it."""
     operator = _OPERATORS[name]
+    kernel = _KERNELS[name]
 
     def call(*args: Any) -> Tensor:
-        if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-            return _transformed[name](*args)
+        if not torch.compiler.is_compiling():
+            tensors = args[:-2]
+            if plain(*tensors) and not needs_gradient(*tensors):
+                return kernel(*args)
+            if torch._C._are_functorch_transforms_active():
+                return _transformed[name](*args)
+            _check_arguments(name, args)
         return operator(*args)
 
     return call
@@ -71,8 +100,10 @@ def _reduced_matmul(
 ) -> Tensor:
     """left[..., R, S] right[..., S, T] with the batch dimensions that are not in `own` summed as
     well: they come before s in the sequence of the sum."""
-    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     fp32 = dtype == torch.float32
+    if not own and left.dim() == 2 and right.dim() == 2:
+        return matmul(left, right, None, None, order, fp32)
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     if tuple(batch) == tuple(own):
         return matmul(left, right, None, None, order, fp32)
     left, right = left.expand(*batch, -1, -1), right.expand(*batch, -1, -1)
@@ -387,7 +418,6 @@ def _transformable(
 
 def _register(
     name: str,
-    kernel: Callable[..., Tensor],
     fake: Callable[..., Tensor],
     backward: Callable[..., Any],
     save: Callable[..., None],
@@ -395,7 +425,7 @@ def _register(
 ) -> None:
     operator = _OPERATORS[name]
     for key in KEYS:
-        LIBRARY.impl(name, kernel, key)
+        LIBRARY.impl(name, _KERNELS[name], key)
     full = f"detgemm::{name}"
     torch.library.register_fake(full, fake, lib=LIBRARY)
     torch.library.register_autograd(full, backward, setup_context=save, lib=LIBRARY)
@@ -407,11 +437,10 @@ def _register(
     _transformed[name] = _transformable(operator, backward, save, vmap)
 
 
-_register("matmul", _kernels.matmul, _fake_matmul, _matmul_backward, _save_matmul, _vmap_matmul)
-_register("linear", _kernels.linear, _fake_linear, _linear_backward, _save_linear, _vmap_linear)
+_register("matmul", _fake_matmul, _matmul_backward, _save_matmul, _vmap_matmul)
+_register("linear", _fake_linear, _linear_backward, _save_linear, _vmap_linear)
 _register(
     "grad_weight",
-    _kernels.grad_weight,
     _fake_grad_weight,
     _grad_weight_backward,
     _save_grad_weight,

@@ -9,13 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from detgemm.torch import _functional, _kernels, _ops
+from detgemm.torch import _fits, _functional, _kernels, _ops
 from detgemm.torch._einsum import einsum as _contract
 
 # product(a, b, bias, fp32): [..., M, K] [..., K, N] with a bias vector, in FP32 or the dtype of a
 Product = Callable[[Tensor, Tensor, Optional[Tensor], bool], Tensor]
 # why(tensors): None if they are to be computed by us, else why not
 Why = Callable[..., Optional[str]]
+
+
+def _result_dtype(a: Tensor) -> torch.dtype:
+    """The dtype of a product of a: under autocast it is another one than a's."""
+    kind = a.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else a.dtype
 
 
 def scaled_sum(
@@ -28,11 +34,11 @@ def scaled_sum(
     vector = added.reshape(-1) if added.dim() == 2 and added.shape[0] == 1 else added
     if beta == 1 and alpha == 1 and vector.dim() == 1 and vector.shape[0] == b.shape[-1]:
         return product(a, b, vector, False)
-    return _ops.scaled_sum(product(a, b, None, True), added, beta, alpha, a.dtype, order)
+    return _ops.scaled_sum(product(a, b, None, True), added, beta, alpha, _result_dtype(a), order)
 
 
 class Router:
-    """The routed functions for one order."""
+    """The routed functions for one order. What PyTorch would not take is handed back to it."""
 
     def __init__(self, order: str, why: Why) -> None:
         self.order = order
@@ -45,42 +51,115 @@ class Router:
     def multiply(self, a: Tensor, b: Tensor) -> Tensor:
         return _functional.matmul(a, b, order=self.order)
 
-    def matmul(
+    def _two(
+        self,
+        fits: Callable[[Tensor, Tensor], bool],
+        a: Any,
+        b: Any,
+        out: Optional[Tensor],
+        out_dtype: Optional[torch.dtype] = None,
+    ) -> Any:
+        """A function of two operands."""
+        if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+            return REFUSED
+        why = self.why(a, b)
+        if why is not None:
+            return Passed(why)
+        if not fits(a, b) or not _fits.output(out, _result_dtype(a), a, b):
+            return REFUSED
+        result = _functional.matmul(a, b, order=self.order, out_dtype=out_dtype)
+        return result if out is None else into(out, result)
+
+    def mm(
         self,
         input: Tensor,
         mat2: Tensor,
         out_dtype: Optional[torch.dtype] = None,
         *,
         out: Optional[Tensor] = None,
-        **names: Tensor,
     ) -> Any:
-        why = self.why(input, mat2)
-        if why is not None:
-            return Passed(why)
-        if out is not None:
-            return _into(out, _functional.matmul(input, mat2, order=self.order))
-        return _functional.matmul(input, mat2, order=self.order, out_dtype=out_dtype)
+        return self._two(_fits.mm, input, mat2, out, out_dtype)
 
-    def matmul_other(self, input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Any:
-        return self.matmul(input, other, out=out)
+    def bmm(
+        self,
+        input: Tensor,
+        mat2: Tensor,
+        out_dtype: Optional[torch.dtype] = None,
+        *,
+        out: Optional[Tensor] = None,
+    ) -> Any:
+        return self._two(_fits.bmm, input, mat2, out, out_dtype)
+
+    def matmul(self, input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Any:
+        return self._two(_fits.matmul, input, other, out)
 
     def reversed_matmul(self, input: Tensor, other: Tensor) -> Any:
         return self.matmul(other, input)
 
     def mv(self, input: Tensor, vec: Tensor, *, out: Optional[Tensor] = None) -> Any:
-        return self.matmul(input, vec, out=out)
+        return self._two(_fits.mv, input, vec, out)
 
     def dot(self, input: Tensor, tensor: Tensor, *, out: Optional[Tensor] = None) -> Any:
-        return self.matmul(input, tensor, out=out)
+        return self._two(_fits.dot, input, tensor, out)
+
+    def inner(self, input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Any:
+        if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+            return REFUSED
+        if input.dim() == 0 or other.dim() == 0:
+            return Passed("nothing is summed")
+        if other.dim() == 1:
+            return self._two(_fits.matmul, input, other, out)
+        columns = other.reshape(-1, other.shape[-1]).t()
+        result = self._two(_fits.matmul, input, columns, None)
+        if isinstance(result, Passed):
+            return result
+        if not _fits.output(out, result.dtype, input, other):
+            return REFUSED
+        result = result.reshape(*input.shape[:-1], *other.shape[:-1])
+        return result if out is None else into(out, result)
 
     def linear(self, input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Any:
+        if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
+            return REFUSED
         why = self.why(input, weight)
         if why is not None:
             return Passed(why)
+        if not _fits.linear(input, weight, bias):
+            return REFUSED
         if weight.dim() == 1:
             result = _functional.matmul(input, weight, order=self.order)
             return result if bias is None else result + bias
+        if bias is not None and bias.dim() > 1:
+            return scaled_sum(self.product, self.order, bias, input, weight.t(), 1, 1)
+        if bias is not None and bias.shape != weight.shape[:1]:
+            bias = bias.expand(weight.shape[0])
         return _functional.linear(input, weight, bias, order=self.order)
+
+    def _three(
+        self,
+        fits: Callable[[Tensor, Tensor, Tensor], bool],
+        added: Any,
+        a: Any,
+        b: Any,
+        beta: Any,
+        alpha: Any,
+        out: Optional[Tensor],
+    ) -> Any:
+        """beta * added + alpha * a b."""
+        if not all(isinstance(x, Tensor) for x in (added, a, b)):
+            return REFUSED
+        why = self.why(a, b)
+        if why is not None:
+            return Passed(why)
+        if not fits(added, a, b) or not _fits.output(out, _result_dtype(a), added, a, b):
+            return REFUSED
+        if b.dim() == 1:
+            columns = added[..., None].expand(a.shape[0], 1)
+            sums = scaled_sum(self.product, self.order, columns, a, b[:, None], beta, alpha)
+            result = sums[:, 0]
+        else:
+            result = scaled_sum(self.product, self.order, added, a, b, beta, alpha)
+        return result if out is None else into(out, result)
 
     def addmm(
         self,
@@ -92,11 +171,7 @@ class Router:
         alpha: Any = 1,
         out: Optional[Tensor] = None,
     ) -> Any:
-        why = self.why(mat1, mat2)
-        if why is not None:
-            return Passed(why)
-        result = scaled_sum(self.product, self.order, input, mat1, mat2, beta, alpha)
-        return result if out is None else _into(out, result)
+        return self._three(_fits.addmm, input, mat1, mat2, beta, alpha, out)
 
     def baddbmm(
         self,
@@ -108,16 +183,15 @@ class Router:
         alpha: Any = 1,
         out: Optional[Tensor] = None,
     ) -> Any:
-        return self.addmm(input, batch1, batch2, beta=beta, alpha=alpha, out=out)
+        return self._three(_fits.baddbmm, input, batch1, batch2, beta, alpha, out)
 
     def addmm_(self, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        result = self.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-        return result if isinstance(result, Passed) else input.copy_(result)
+        return _in_place(input, self.addmm(input, mat1, mat2, beta=beta, alpha=alpha))
 
     def baddbmm_(
         self, input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
     ) -> Any:
-        return self.addmm_(input, batch1, batch2, beta=beta, alpha=alpha)
+        return _in_place(input, self.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha))
 
     def addmv(
         self,
@@ -129,12 +203,7 @@ class Router:
         alpha: Any = 1,
         out: Optional[Tensor] = None,
     ) -> Any:
-        why = self.why(mat, vec)
-        if why is not None:
-            return Passed(why)
-        columns = input[..., None].expand(mat.shape[0], 1)
-        result = scaled_sum(self.product, self.order, columns, mat, vec[:, None], beta, alpha)[:, 0]
-        return result if out is None else _into(out, result)
+        return self._three(_fits.addmv, input, mat, vec, beta, alpha, out)
 
     def einsum(self, equation: Any, *operands: Any) -> Any:
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
@@ -152,7 +221,17 @@ class Passed(str):
     """Why a call was not computed by us."""
 
 
-def _into(out: Tensor, result: Tensor) -> Tensor:
+REFUSED = Passed("nothing that PyTorch takes")  # it will say why not
+
+
+def _in_place(input: Tensor, result: Any) -> Any:
+    if isinstance(result, Passed):
+        return result
+    return input.copy_(result) if input.shape == result.shape else REFUSED
+
+
+def into(out: Tensor, result: Tensor) -> Tensor:
+    """The result in memory of the caller's, which is made to fit."""
     if out.shape != result.shape:
         out.resize_(result.shape)
     return out.copy_(result)
@@ -161,11 +240,13 @@ def _into(out: Tensor, result: Tensor) -> Tensor:
 def _table() -> dict[Any, str]:
     tensor = torch.Tensor
     rows: list[tuple[str, list[Any]]] = [
-        ("matmul", [torch.mm, tensor.mm, torch.bmm, tensor.bmm]),
-        ("matmul_other", [torch.matmul, tensor.matmul, tensor.__matmul__]),
+        ("mm", [torch.mm, tensor.mm]),
+        ("bmm", [torch.bmm, tensor.bmm]),
+        ("matmul", [torch.matmul, tensor.matmul, tensor.__matmul__, torch.linalg.matmul]),
         ("reversed_matmul", [tensor.__rmatmul__]),
         ("mv", [torch.mv, tensor.mv]),
-        ("dot", [torch.dot, tensor.dot]),
+        ("dot", [torch.dot, tensor.dot, torch.vdot, tensor.vdot]),
+        ("inner", [torch.inner, tensor.inner]),
         ("linear", [F.linear]),
         ("addmm", [torch.addmm, tensor.addmm]),
         ("addmm_", [tensor.addmm_]),
@@ -179,20 +260,45 @@ def _table() -> dict[Any, str]:
 
 ROUTED = _table()
 
+
+def _named(reasons: dict[str, str]) -> dict[Any, str]:
+    """Those of these functions of torch that this version has."""
+    found = {getattr(torch, name, None): why for name, why in reasons.items()}
+    found.pop(None, None)
+    return found
+
+
 # Functions with sums of products of their own, which the mode leaves as they are.
 NOT_COVERED = {
     F.scaled_dot_product_attention: "attention kernels sum in an order of their own",
-    torch.conv1d: "convolution",
-    torch.conv2d: "convolution",
-    torch.conv3d: "convolution",
-    torch.conv_transpose1d: "convolution",
-    torch.conv_transpose2d: "convolution",
-    torch.conv_transpose3d: "convolution",
-    torch.lstm: "recurrent layers",
-    torch.gru: "recurrent layers",
-    torch.rnn_tanh: "recurrent layers",
-    torch.rnn_relu: "recurrent layers",
-    torch.cdist: "distances through a product",
-    torch.bilinear: "bilinear forms",
+    **_named(
+        {
+            **{f"conv{d}d": "convolution" for d in (1, 2, 3)},
+            **{f"conv_transpose{d}d": "convolution" for d in (1, 2, 3)},
+            "convolution": "convolution",
+            "conv_tbc": "convolution",
+            "lstm": "recurrent layers",
+            "gru": "recurrent layers",
+            "rnn_tanh": "recurrent layers",
+            "rnn_relu": "recurrent layers",
+            "cdist": "distances through a product",
+            "bilinear": "bilinear forms",
+            "_grouped_mm": "grouped products; detgemm.torch.grouped_linear does them",
+            "_scaled_mm": "products of scaled FP8",
+            "_addmm_activation": "a product and an activation in one kernel",
+            "_transformer_encoder_layer_fwd": "a whole layer in one kernel",
+            "_native_multi_head_attention": "a whole attention layer in one kernel",
+        }
+    ),
+}
+if hasattr(F, "grouped_mm"):
+    NOT_COVERED[F.grouped_mm] = "grouped products; detgemm.torch.grouped_linear does them"
+
+# Python functions of PyTorch that call routed ones, or the program's (checkpoints in backward).
+COMPOSITE = {
+    F.multi_head_attention_forward,
+    torch.Tensor.backward,
+    torch.autograd.backward,
+    torch.autograd.grad,
 }
 SUPPORTED_DTYPES = tuple(_kernels.DTYPES)
