@@ -74,6 +74,20 @@ check "find_package" sh -c "
 for program in find/c_shared find/c_static find/c_detgemm find/cxx_shared find/cxx_static find/cxx_detgemm; do
   check "$program" "./$program"
 done
+mkdir sub && cat >sub/CMakeLists.txt <<EOF
+cmake_minimum_required(VERSION 3.25)
+project(sub C)
+include(CTest)
+add_subdirectory("$source" detgemm)
+foreach(kind detgemm shared static)
+  add_executable(\${kind} "$source/tests/consumer/consumer.c")
+  target_link_libraries(\${kind} PRIVATE detgemm::\${kind})
+endforeach()
+if(TARGET test_api OR TARGET test_vectors OR TARGET detgemm_readers)
+  message(FATAL_ERROR "tests or the tool come along")
+endif()
+EOF
+check "add_subdirectory" cmake -S sub -B sub/build -DDETGEMM_CUDA=OFF
 # The program in the README, as it stands there, compiled by the line beside it.
 # shellcheck disable=SC2016 # the quotes of Markdown
 sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d' >example.c
