@@ -10,6 +10,7 @@
 #include <ucontext.h>
 
 #include "../src/gpu/cuda/fma.cu"
+#include "../src/gpu/fma_grouped.inc"
 
 /* Those that MUSA, HIP and OpenCL have and CUDA has not. */
 #define FMA_NAME dg_fma_128x128_shallow
@@ -52,8 +53,9 @@ static enum { NEW, WAITING, FINISHED } states[MAX_THREADS];
 static char *stacks, *block_memory;
 static int current;
 static int64_t group;
-static kernel *running;
+static kernel *running; /* NULL: dg_fma_grouped */
 static dg_problem problem;
+static dg_grouped grouped;
 static dg_gpu_tuning tuning;
 
 int dg_native_thread(void) { return current; }
@@ -66,7 +68,8 @@ void dg_native_barrier(void) {
 }
 
 static void thread_body(void) {
-  running(problem, tuning);
+  if (running) running(problem, tuning);
+  else dg_fma_grouped(grouped, tuning);
   states[current] = FINISHED;
   _longjmp(scheduler, 1);
 }
@@ -108,11 +111,12 @@ static kernel *find(const char *symbol) {
   return NULL;
 }
 
-bool native_has(const char *symbol) { return find(symbol) != NULL; }
+static bool is_grouped(const char *symbol) { return strcmp(symbol, "dg_fma_grouped") == 0; }
+
+bool native_has(const char *symbol) { return find(symbol) || is_grouped(symbol); }
 
 void native_run(const fake_launch *launch) {
-  running = find(launch->symbol);
-  if (running == NULL || launch->block[0] > MAX_THREADS) {
+  if (!native_has(launch->symbol) || launch->block[0] > MAX_THREADS) {
     fprintf(stderr, "%s is no kernel that runs natively\n", launch->symbol);
     abort();
   }
@@ -120,8 +124,10 @@ void native_run(const fake_launch *launch) {
   block_memory = aligned_alloc(64, (launch->shared_bytes + 127u) / 64 * 64);
   if (stacks == NULL || block_memory == NULL) abort();
   memset(block_memory, 0xff, launch->shared_bytes); /* NaN: nobody may read what nobody wrote */
-  problem = *(const dg_problem *)launch->parameters[0];
   tuning = *(const dg_gpu_tuning *)launch->parameters[1];
+  running = find(launch->symbol);
+  if (running) problem = *(const dg_problem *)launch->parameters[0];
+  else grouped = *(const dg_grouped *)launch->parameters[0];
   fenv_t callers; /* which a device knows nothing of */
   feholdexcept(&callers);
   fesetenv(FE_DFL_ENV);

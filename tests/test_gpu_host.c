@@ -365,8 +365,7 @@ static void every_row_computes(int order) {
   make(&x, (dg_order)order);
   dg_device *device = open_device(FAKE_DEVICE);
   for (int i = 0; dg_kernel_at(device, i, &info) == DG_OK; i++)
-    if ((int)info.order == order && !(fake->execute && strstr(info.name, "grouped")))
-      snprintf(names[count++], 64, "%s", info.name);
+    if ((int)info.order == order) snprintf(names[count++], 64, "%s", info.name);
   for (int i = 0; i < count; i++) {
     setenv("DETGEMM_KERNEL", names[i], 1);
     dg_device *forced = open_device(FAKE_DEVICE);
@@ -592,8 +591,8 @@ static void runs_natively(int unused) {
   (void)unused;
   dg_kernel_info info;
   product x;
-  fake->execute = native_run; /* which has no grouped kernels */
-  setenv("DETGEMM_KERNEL", "fma_[!g]*", 1);
+  fake->execute = native_run;
+  setenv("DETGEMM_KERNEL", "fma_*", 1);
   make(&x, DG_ORDER_FMA);
   dg_device *device = open_device(FAKE_DEVICE);
   int ready = 0;
@@ -623,7 +622,7 @@ static void repeated_lines(int unused) {
   fill(b, SUMS);
   CHECK(push(x.context) == 0 && copy_in(x.a, a, sizeof a) == 0 && copy_in(x.b, b, sizeof b) == 0 &&
         pop(&x.context) == 0);
-  setenv("DETGEMM_KERNEL", "fma_[!g]*", 1);
+  setenv("DETGEMM_KERNEL", "fma_*", 1);
   dg_device *device = open_device(FAKE_DEVICE);
   fake->execute = native_run;
   for (int i = 0; dg_kernel_at(device, i, &info) == DG_OK; i++)
@@ -649,6 +648,56 @@ static void repeated_lines(int unused) {
   CHECK(computed >= 6);
   dg_device_close(device);
   drop_product(&x);
+}
+
+/* Groups of more than a tile's rows, of none and of few, over fewer blocks than tiles. */
+static void grouped_natively(int by_k) {
+  enum { T = 150, D = 70, COLUMNS = 90, GROUPS = 4, MOST = GROUPS * D * COLUMNS };
+  static const int32_t offsets[GROUPS + 1] = {0, 67, 67, 131, T};
+  static uint16_t rows[T * D], columns[MOST];
+  static float expected[MOST], begin[MOST], bias[GROUPS * COLUMNS];
+  const void *from[] = {rows, columns, begin, bias, offsets};
+  const size_t bytes[] = {sizeof rows, sizeof columns, sizeof begin, sizeof bias, sizeof offsets};
+  void *context, *memory[6], *out;
+  fake->multiprocessors = 2;
+  fake->execute = native_run;
+  setenv("DETGEMM_KERNEL", "fma_grouped_*", 1);
+  fill(rows, T * D);
+  fill(columns, MOST);
+  for (int i = 0; i < MOST; i++) begin[i] = expected[i] = (float)(i % 61) - 30;
+  for (int i = 0; i < GROUPS * COLUMNS; i++) bias[i] = (float)(i % 13);
+
+  dg_grouped_args g = dg_grouped_args_init();
+  g.order = DG_ORDER_FMA;
+  g.split = by_k ? DG_SPLIT_K : DG_SPLIT_M;
+  g.groups = (dg_groups){GROUPS, offsets, 4};
+  g.a = dg_row_major(rows, DG_BF16, T, D);
+  if (by_k) g.a = dg_transposed(g.a);
+  g.b = dg_row_major(columns, DG_BF16, by_k ? T : D, COLUMNS);
+  g.start = dg_row_major(begin, DG_F32, by_k ? D : T, COLUMNS);
+  g.out = dg_row_major(expected, DG_F32, by_k ? D : T, COLUMNS);
+  g.bias = dg_row_major(bias, DG_F32, 1, COLUMNS);
+  CHECK(dg_reference_grouped(&g) == DG_OK);
+
+  CHECK(init(0) == 0 && retain(&context, 0) == 0 && push(context) == 0);
+  for (int i = 0; i < 5; i++)
+    CHECK(fake_alloc(&memory[i], bytes[i]) == 0 && copy_in(memory[i], from[i], bytes[i]) == 0);
+  CHECK(fake_alloc(&out, sizeof begin) == 0 && copy_in(out, begin, sizeof begin) == 0);
+  CHECK(pop(&context) == 0);
+  g.a.data = memory[0];
+  g.b.data = memory[1];
+  g.start.data = memory[2];
+  g.bias.data = memory[3];
+  g.groups.offsets = memory[4];
+  g.out.data = out;
+  dg_device *device = open_device(FAKE_DEVICE);
+  CHECK(dg_gemm_grouped(device, &g) == DG_OK);
+  CHECK(memcmp(out, expected, sizeof expected) == 0);
+  dg_device_close(device);
+  memory[5] = out;
+  CHECK(push(context) == 0);
+  for (int i = 0; i < 6; i++) CHECK(fake_free(memory[i]) == 0);
+  CHECK(pop(&context) == 0 && drop(0) == 0 && clean());
 }
 
 static void wrong_bits(int unused) {
@@ -732,6 +781,11 @@ CASE(empty_products)
 CASE(older_device)
 CASE(wrong_bits)
 CASE(runs_natively)
+
+static void test_grouped_natively(void **unused) {
+  (void)unused;
+  for (int by_k = 0; by_k < 2; by_k++) assert_int_equal(in_child(grouped_natively, by_k), 0);
+}
 CASE(repeated_lines)
 CASE(forked)
 CASE(threads)
@@ -780,6 +834,7 @@ int main(void) {
       cmocka_unit_test(test_older_device),
       cmocka_unit_test(test_wrong_bits),
       cmocka_unit_test(test_runs_natively),
+      cmocka_unit_test(test_grouped_natively),
       cmocka_unit_test(test_repeated_lines),
 #ifdef FAKE_ONLY_FMA
       cmocka_unit_test(test_implausible_device),

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "../num.h"
+#include "fma_grouped.h"
 
 static int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
@@ -92,4 +93,12 @@ void dg_fma_naive_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu
   set_blocks(rows > most / p->n ? most : ceil_div(p->m * p->batch * p->n, 256), launch);
   launch->block = 256;
   launch->tuning.v[DG_FMA_FLAGS] = flags_of(p);
+}
+
+/* How many tiles there are is known on the device only. */
+void dg_fma_grouped_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch) {
+  (void)p;
+  set_blocks(4 * (int64_t)facts->multiprocessors, launch);
+  launch->block = FMA_GROUPED_THREADS;
+  launch->shared_bytes = 4 * FMA_GROUPED_FLOATS;
 }

@@ -25,6 +25,9 @@ bool dg_fma_naive_fits(const dg_problem *p, const dg_gpu_facts *facts);
 double dg_fma_naive_microseconds(const dg_problem *p, const dg_gpu_facts *facts);
 void dg_fma_naive_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
 
+/* fma_grouped.inc */
+void dg_fma_grouped_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch);
+
 /* Defines the planner's functions for one tile of fma_gemm.inc or fma_stream.inc. */
 #define DG_FMA_FUNCTIONS(name, kind)                                                             \
   static bool name##_fits(const dg_problem *p, const dg_gpu_facts *facts) {                      \
@@ -69,6 +72,11 @@ void dg_fma_naive_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu
   {                                                                                           \
     "fma_1x1_" suffix, "dg_fma_naive", image, DG_ORDER_FMA, arch_min, 999, dg_fma_naive_fits, \
         dg_fma_naive_microseconds, dg_fma_naive_prepare                                       \
+  }
+#define DG_FMA_GROUPED_ROW(suffix, image, arch_min)                              \
+  {                                                                              \
+    "fma_grouped_" suffix, "dg_fma_grouped", image, DG_ORDER_FMA, arch_min, 999, \
+        dg_gpu_fits_grouped, dg_gpu_only_forced, dg_fma_grouped_prepare          \
   }
 
 #endif

@@ -24,11 +24,10 @@ typedef uint2 dg_uint2;
 typedef uint4 dg_uint4;
 /* Buffers come as arguments of their own, since no structure may hold a pointer; an operand's data
  * is then an offset in bytes. */
-#define DG_KERNEL(name, threads, blocks)                                       \
-  __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void name(     \
-      __global char *a_data, __global char *b_data, __global char *out_data,   \
-      __global char *start_data, __global char *bias_data, const dg_problem p, \
-      const dg_gpu_tuning t)
+#define DG_KERNEL(first, name, threads, blocks)                              \
+  __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void name(   \
+      __global char *a_data, __global char *b_data, __global char *out_data, \
+      __global char *start_data, __global char *bias_data, const first, const dg_gpu_tuning t)
 #define DG_DATA(operand) (operand##_data + p.operand.data)
 #define DG_BLOCK_MEMORY(name, floats) __local float name[floats] __attribute__((aligned(16)))
 
@@ -60,9 +59,9 @@ typedef struct dg_uint4 {
 #define DG_FMA(a, b, c) __builtin_fmaf(a, b, c)
 #define DG_BITS(x) __builtin_bit_cast(uint32_t, x)
 #define DG_FLOAT(x) __builtin_bit_cast(float, x)
-#define DG_KERNEL(name, threads, blocks)                                                  \
+#define DG_KERNEL(first, name, threads, blocks)                                           \
   extern "C" __attribute__((global)) void __attribute__((launch_bounds(threads, blocks))) \
-  name(const dg_problem p, const dg_gpu_tuning t)
+  name(const first, const dg_gpu_tuning t)
 #define DG_BLOCK_MEMORY(name, floats) \
   extern __attribute__((shared)) __attribute__((aligned(16))) float name[]
 
@@ -83,9 +82,9 @@ typedef struct dg_uint4 {
 #else
 #define DG_PARAMETER const
 #endif
-#define DG_KERNEL(name, threads, blocks)                        \
+#define DG_KERNEL(first, name, threads, blocks)                 \
   extern "C" __global__ void __launch_bounds__(threads, blocks) \
-      name(DG_PARAMETER dg_problem p, DG_PARAMETER dg_gpu_tuning t)
+      name(DG_PARAMETER first, DG_PARAMETER dg_gpu_tuning t)
 #define DG_BLOCK_MEMORY(name, floats) extern __shared__ __align__(16) float name[]
 
 #else /* plain C: tests run the kernels natively; they provide the dg_native_ functions */
@@ -112,9 +111,9 @@ static inline float dg_float(uint32_t u) {
 }
 #define DG_BITS(x) dg_bits(x)
 #define DG_FLOAT(x) dg_float(x)
-#define DG_KERNEL(name, threads, blocks)    \
-  void name(dg_problem p, dg_gpu_tuning t); \
-  void name(dg_problem p, dg_gpu_tuning t)
+#define DG_KERNEL(first, name, threads, blocks) \
+  void name(first, dg_gpu_tuning t);            \
+  void name(first, dg_gpu_tuning t)
 #define DG_BLOCK_MEMORY(name, floats) float *const name = dg_native_block_memory()
 #endif
 #endif

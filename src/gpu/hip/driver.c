@@ -104,4 +104,5 @@ const dg_backend dg_hip_backend = {
     .choose = dg_gpu_recall,
     .takes = dg_gpu_takes,
     .run = dg_gpu_run,
+    .run_grouped = dg_gpu_run_grouped,
 };

@@ -21,6 +21,7 @@ static const dg_gpu_kernel rows[] = {
     ROW(stream_8x32_short),
     ROW(stream_32x32_short),
     DG_FMA_NAIVE_ROW("gfx9", dg_hip_fma_image, 90),
+    DG_FMA_GROUPED_ROW("gfx9", dg_hip_fma_image, 90),
 };
 _Static_assert(sizeof rows / sizeof rows[0] <= DG_GPU_MAX_ROWS, "raise DG_GPU_MAX_ROWS");
 

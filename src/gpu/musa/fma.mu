@@ -1,6 +1,7 @@
 /* The fma kernels for Moore Threads. */
 #include <musa_runtime.h>
 
+#include "../fma_grouped.inc"
 #include "../fma_portable.inc"
 #define FMA_NAME dg_fma_stream_1x32
 #define FMA_TILE FMA_STREAM_1X32

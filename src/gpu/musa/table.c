@@ -27,6 +27,7 @@ static const dg_gpu_kernel rows[] = {
     ROW(stream_1x32, "mp31", 31, 999),
     ROW(stream_8x32, "mp31", 31, 999),
     DG_FMA_NAIVE_ROW("mp21", dg_musa_fma_image, 21),
+    DG_FMA_GROUPED_ROW("mp21", dg_musa_fma_image, 21),
 };
 _Static_assert(sizeof rows / sizeof rows[0] <= DG_GPU_MAX_ROWS, "raise DG_GPU_MAX_ROWS");
 
