@@ -35,14 +35,21 @@ program() {
 
 skip() { echo "skipped $1" && count 0 0 1; }
 
-# build NAME OPTION...: configures and builds into build-tests/NAME.
+# build_only NAME TARGETS OPTION...: configures into build-tests/NAME and builds these targets.
+build_only() {
+  local name=$1 targets=$2
+  shift 2
+  # shellcheck disable=SC2016 # for the inner shell
+  check "build $name" sh -c 'dir=$1 targets=$2; shift 2
+    cmake -S . -B "$dir" -G Ninja -DDETGEMM_WERROR=ON -DDETGEMM_HIP=OFF "$@" &&
+      cmake --build "$dir" --target $targets' sh "$out/$name" "$targets" "$@"
+}
+
+# build NAME OPTION...: the same, all targets.
 build() {
   local name=$1
   shift
-  # shellcheck disable=SC2016 # for the inner shell
-  check "build $name" sh -c 'dir=$1; shift
-    cmake -S . -B "$dir" -G Ninja -DDETGEMM_WERROR=ON -DDETGEMM_HIP=OFF "$@" && cmake --build "$dir"' \
-    sh "$out/$name" "$@"
+  build_only "$name" all "$@"
 }
 
 # suite NAME CTEST-OPTION...: the tests of build NAME, each case counted.
@@ -94,7 +101,7 @@ stage_sanitizers() {
 }
 
 stage_threads() {
-  build tsan --preset tsan -B "$out/tsan" && suite tsan -R '^(vectors|threads)$'
+  build_only tsan "test_vectors test_threads" --preset tsan -B "$out/tsan" && suite tsan -R '^(vectors|threads)$'
 }
 
 # The library without a build system, at several levels of optimisation.
@@ -149,13 +156,13 @@ stage_flags() {
     done
   done
   # A program whose start-up code sets flush-to-zero; the library itself is compiled as it should be.
-  build host -DDETGEMM_CUDA=OFF -DDETGEMM_TOOL=OFF -DCMAKE_EXE_LINKER_FLAGS=-Ofast &&
+  build_only host test_vectors -DDETGEMM_CUDA=OFF -DDETGEMM_TOOL=OFF -DCMAKE_EXE_LINKER_FLAGS=-Ofast &&
     program "vectors in a program linked with -Ofast" "$out/host/tests/test_vectors" tests/vectors
 }
 
 stage_valgrind() {
   need valgrind || { skip "valgrind is missing" && return; }
-  build valgrind --preset dev -B "$out/valgrind" || return
+  build_only valgrind "check detgemm" --preset dev -B "$out/valgrind" || return
   program "check under valgrind" valgrind -q --error-exitcode=9 --leak-check=full \
     "$out/valgrind/tests/check" --seed 3 --cases 120
   check "detgemm matmul under valgrind" valgrind -q --error-exitcode=9 --leak-check=full \
@@ -169,13 +176,13 @@ stage_qemu() {
   need qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-s390x-linux-gnu \
     libc6-dev-s390x-cross || { skip "qemu-user or a cross compiler is missing" && return; }
   # An x86 processor without AVX, then one without AVX-512: nothing must be an illegal instruction.
-  if build x86 -DDETGEMM_CUDA=OFF -DDETGEMM_TOOL=OFF; then
+  if build_only x86 test_vectors -DDETGEMM_CUDA=OFF -DDETGEMM_TOOL=OFF; then
     for machine in Nehalem Haswell; do
       program "vectors on x86 $machine" qemu-x86_64 -cpu $machine "$out/x86/tests/test_vectors" tests/vectors
     done
   fi
   for machine in aarch64 s390x; do
-    build $machine -DCMAKE_TOOLCHAIN_FILE="cmake/$machine-linux-gnu.cmake" -DDETGEMM_CUDA=OFF \
+    build_only $machine "test_vectors check" -DCMAKE_TOOLCHAIN_FILE="cmake/$machine-linux-gnu.cmake" -DDETGEMM_CUDA=OFF \
       -DDETGEMM_TOOL=OFF -DDETGEMM_PYTHON=OFF || continue
     program "vectors on $machine" "qemu-$machine" -L "/usr/$machine-linux-gnu" \
       "$out/$machine/tests/test_vectors" tests/vectors
@@ -188,7 +195,7 @@ stage_qemu() {
 stage_fuzz() {
   local target
   need_clang || { skip "clang is missing" && return; }
-  build fuzz -DCMAKE_C_COMPILER=clang -DDETGEMM_FUZZ=ON -DDETGEMM_CUDA=OFF \
+  build_only fuzz "fuzz_safetensors fuzz_npy fuzz_gemm" -DCMAKE_C_COMPILER=clang -DDETGEMM_FUZZ=ON -DDETGEMM_CUDA=OFF \
     -DCMAKE_C_FLAGS="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" || return
   for target in safetensors npy gemm; do
     mkdir -p "$out/corpus/$target"
