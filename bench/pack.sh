@@ -13,7 +13,9 @@ fi
 build=$1 folder=$2
 mkdir -p "$folder/bin" "$folder/lib"
 programs=("$build/tools/detgemm")
-[ -x "$build/tests/test_gpu_device" ] && programs+=("$build/tests/test_gpu_device")
+for test in test_gpu_device call_cost; do
+  [ -x "$build/tests/$test" ] && programs+=("$build/tests/$test")
+done
 for program in "${programs[@]}"; do
   strip -o "$folder/bin/$(basename "$program")" "$program"
   ldd "$program" | awk '$2 == "=>" { print $3 }'

@@ -3,10 +3,10 @@
  * gives a reason the user can read, never other bits.
  *
  * Each product is laid out once and computed by all rows that take it, each into an output of its
- * own; all outputs travel in one copy, for which alone the device is waited. Of the larger products
- * only some rows and columns are compared, which meet every place in a tile of 8 x 16 and the edges
- * behind 128 rows and 256 columns; the rest must have been written, and nothing between the rows of
- * the output. */
+ * own; all outputs travel in one copy, for which alone the device is waited. Only some rows and
+ * columns are compared, which meet every place in a tile of 8 x 16 and the edges behind 128 rows
+ * and 256 columns, since the reference takes most of the probe's time; the rest must have been
+ * written, and nothing between the rows of the output. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,12 +30,12 @@ typedef struct probe_case {
 } probe_case;
 
 static const probe_case cases[] = {
-    {19, 37, 83, false, false, false, DG_BF16, DG_F32, false, ORDINARY},
-    {19, 37, 83, false, false, false, DG_BF16, DG_F32, false, TINY},
-    {19, 37, 83, false, false, false, DG_BF16, DG_F32, false, HUGE_ONES},
-    {19, 37, 83, false, false, false, DG_BF16, DG_F32, false, SPECIAL},
-    {19, 37, 83, false, true, true, DG_F16, DG_F16, true, SPECIAL},
-    {19, 37, 83, false, false, true, DG_F32, DG_F32, false, SPECIAL},
+    {19, 49, 83, false, false, false, DG_BF16, DG_F32, false, ORDINARY},
+    {19, 49, 83, false, false, false, DG_BF16, DG_F32, false, TINY},
+    {19, 49, 83, false, false, false, DG_BF16, DG_F32, false, HUGE_ONES},
+    {19, 49, 83, false, false, false, DG_BF16, DG_F32, false, SPECIAL},
+    {19, 49, 83, false, true, true, DG_F16, DG_F16, true, SPECIAL},
+    {19, 49, 83, false, false, true, DG_F32, DG_F32, false, SPECIAL},
     {136, 265, 152, true, false, true, DG_BF16, DG_F32, false, ORDINARY},
     {136, 265, 144, true, false, true, DG_BF16, DG_F32, false, TINY},
     {136, 265, 144, true, false, true, DG_BF16, DG_F32, false, HUGE_ONES},
@@ -46,7 +46,7 @@ static const probe_case cases[] = {
     {5, 265, 272, true, false, true, DG_BF16, DG_F32, false, TINY},
     {5, 265, 272, true, false, true, DG_BF16, DG_BF16, true, SPECIAL},
     {5, 265, 272, true, false, false, DG_BF16, DG_F32, false, ORDINARY},
-    {19, 37, 83, false, false, true, DG_BF16, DG_F32, false, ZEROS},
+    {19, 49, 83, false, false, true, DG_BF16, DG_F32, false, ZEROS},
     {24, 37, 72, true, false, true, DG_BF16, DG_F32, false, ZEROS},
     {17, 41, 128, true, false, true, DG_BF16, DG_F32, false, ORDINARY},
     {33, 97, 128, true, false, true, DG_BF16, DG_BF16, true, SPECIAL},
@@ -158,7 +158,7 @@ static dg_problem problem_of(const probe *x, const probe_case *c, int order) {
 
 /* How far apart the compared rows and columns are. */
 static int64_t row_step(const probe_case *c) { return c->m > 128 ? 19 : c->m > 32 ? 9 : 1; }
-static int64_t col_step(const probe_case *c) { return c->n > 64 ? 11 : 1; }
+static int64_t col_step(const probe_case *c) { return c->n > 64 ? 11 : 3; }
 
 static void compute_expected(const probe_case *c, dg_problem p) {
   const int64_t rows = row_step(c), cols = col_step(c);

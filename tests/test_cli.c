@@ -516,6 +516,8 @@ static void verify_and_bench(void **unused) {
   result = json_loads(out, 0, &error);
   assert_int_equal(json_array_size(json_object_get(result, "rows")), 2);
   json_decref(result);
+  expect_refused(run("bench --from nowhere.json --svg chart.svg"));
+  expect_refused(run("bench --from nowhere.json"));
 }
 
 int main(int argc, char **argv) {

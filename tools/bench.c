@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "answer.h"
-#include "bench_table.h"
+#include "bench_record.h"
 #include "output.h"
 
 static const char help[] =
@@ -30,11 +30,12 @@ static const char help[] =
     "      --threads N    on the CPU; by default all processors\n"
     "      --quick        a few rows only\n"
     "      --svg FILE     draw the ratios to the peer as a bar chart\n"
+    "      --from FILE    draw what an earlier run wrote with --json, and measure nothing\n"
     "      --json         machine-readable output\n"
     "  -h, --help         this text\n";
 
 typedef struct session {
-  const char *device, *peer, *svg;
+  const char *device, *peer, *svg, *from;
   bool json;
   row_choice choice;
   shape_list shapes;
@@ -174,6 +175,17 @@ static bool draw_chart(const session *s) {
                                        dg_device_description(s->engine.device));
 }
 
+/* The chart of an earlier run. */
+static int draw_record(const session *s) {
+  bench_record record = {.peer = ""};
+  bool good = s->svg != NULL;
+  if (!good) complain("--from draws a chart: say where to with --svg FILE");
+  good = good && output_check_path(s->svg) && bench_record_read(s->from, &record) &&
+         bench_chart(s->svg, record.rows.rows, record.rows.count, record.peer, record.machine);
+  free(record.rows.rows);
+  return good ? EXIT_GOOD : EXIT_BAD;
+}
+
 static int run(session *s) {
   int code = EXIT_BAD;
   s->choice.shapes = &s->shapes;
@@ -224,19 +236,26 @@ static bool take_option(int c, session *s) {
       return true;
     case 'q': s->choice.quick = true; return true;
     case 'g': s->svg = optarg; return true;
+    case 'f': s->from = optarg; return true;
     case 'j': s->json = true; return true;
     default: return false;
   }
 }
 
 int command_bench(int argc, char **argv) {
-  static const struct option options[] = {
-      {"device", required_argument, NULL, 'd'},  {"peer", required_argument, NULL, 'p'},
-      {"order", required_argument, NULL, 'r'},   {"op", required_argument, NULL, 'o'},
-      {"shape", required_argument, NULL, 'm'},   {"shapes", required_argument, NULL, 's'},
-      {"threads", required_argument, NULL, 't'}, {"quick", no_argument, NULL, 'q'},
-      {"svg", required_argument, NULL, 'g'},     {"json", no_argument, NULL, 'j'},
-      {"help", no_argument, NULL, 'h'},          {0}};
+  static const struct option options[] = {{"device", required_argument, NULL, 'd'},
+                                          {"peer", required_argument, NULL, 'p'},
+                                          {"order", required_argument, NULL, 'r'},
+                                          {"op", required_argument, NULL, 'o'},
+                                          {"shape", required_argument, NULL, 'm'},
+                                          {"shapes", required_argument, NULL, 's'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"quick", no_argument, NULL, 'q'},
+                                          {"svg", required_argument, NULL, 'g'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"from", required_argument, NULL, 'f'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
   session s = {.device = "cpu",
                .choice = {.orders = 1u << DG_ORDER_FMA | 1u << DG_ORDER_TC16, .op = -1}};
   bool good = true;
@@ -248,7 +267,7 @@ int command_bench(int argc, char **argv) {
     good = take_option(c, &s);
   }
   if (good && optind != argc) good = usage_error("bench", "bench takes no operand") == EXIT_GOOD;
-  const int code = good ? run(&s) : EXIT_BAD;
+  const int code = !good ? EXIT_BAD : s.from ? draw_record(&s) : run(&s);
   shape_list_free(&s.shapes);
   return code;
 }

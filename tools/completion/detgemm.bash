@@ -20,7 +20,7 @@ _detgemm() {
           compare) words="--npy-bf16 --json --help" ;;
           verify) words="--quick --device --order --kernel --shapes --case --seed --json
             --help" ;;
-          bench) words="--device --order --op --peer --shape --shapes --threads --quick --svg --json
+          bench) words="--device --order --op --peer --shape --shapes --threads --quick --svg --from --json
             --help" ;;
         esac ;;
     esac
