@@ -14,21 +14,15 @@ whole=${DETGEMM_DEVICE_SECONDS:-535}
 mkdir -p "$report"
 : >"$report/summary.txt"
 
-# tool PROGRAM ARGUMENT...: a program of the folder, packed or just built.
-tool() {
-  local program=$1 place
-  shift
-  if [ -x "$folder/run" ]; then
-    "${prefix[@]}" "$folder/run" "$program" "$@"
-    return
-  fi
-  for place in tools tests; do
-    [ -x "$folder/$place/$program" ] && "${prefix[@]}" "$folder/$place/$program" "$@" && return
-  done
+# place PROGRAM: the command line of a program of the folder, packed or just built.
+place() {
+  if [ -x "$folder/run" ]; then command_line=("$folder/run" "$1")
+  elif [ -x "$folder/tools/$1" ]; then command_line=("$folder/tools/$1")
+  else command_line=("$folder/tests/$1"); fi
 }
 
 # step NAME SECONDS PROGRAM ARGUMENT...: one step, ended when its time or the whole time is over.
-failed=0 prefix=()
+failed=0 wrapper=()
 step() {
   local name=$1 limit=$2 begin=$SECONDS status left=$((whole - SECONDS))
   shift 2
@@ -38,8 +32,10 @@ step() {
     return
   fi
   [ "$limit" -lt "$left" ] || limit=$left
-  prefix=(timeout -k 5 "$limit" ${wrapper[@]+"${wrapper[@]}"})
-  tool "$@" >"$report/$name.txt" 2>"$report/$name.err"
+  place "$1"
+  shift
+  timeout -k 5 "$limit" ${wrapper[@]+"${wrapper[@]}"} "${command_line[@]}" "$@" \
+    >"$report/$name.txt" 2>"$report/$name.err"
   status=$?
   [ "$status" -eq 0 ] || failed=1
   case $status in
@@ -50,7 +46,6 @@ step() {
   echo "$name: $status, $((SECONDS - begin)) s" | tee -a "$report/summary.txt"
 }
 
-wrapper=()
 { nvidia-smi; uname -a; date; } >"$report/machine.txt" 2>&1
 
 # What opening takes and what a call costs the calling thread.
