@@ -37,6 +37,10 @@ typedef void dg_tile_fn(int64_t k, const void *a, const void *b, float *tile, in
  * strides is 1. */
 typedef void dg_direct_fn(int64_t k, const void *a, const dg_strip *b, float *tile, int rows);
 
+/* Continues one row of `cols` sums, which lie side by side as those of B do: its is is 1. `a` is a
+ * panel of one line. Sums up to the next multiple of the row's nr may be written too. */
+typedef void dg_across_fn(int64_t k, const void *a, const dg_strip *b, float *state, int64_t cols);
+
 /* out[j] = x[j] + bias[j] (bias NULL: x[j]) for count elements, rounded once to dtype, NaN
  * canonical. out has any alignment. */
 typedef void dg_round_fn(const float *x, const float *bias, int64_t count, int dtype, void *out);
@@ -53,6 +57,7 @@ typedef struct dg_cpu_kernel {
   dg_round_fn *round;
   int most_rows;        /* chosen where the product has no more rows than this; 0: for any number */
   dg_direct_fn *direct; /* or NULL */
+  dg_across_fn *across; /* or NULL; used for a product of one row */
 } dg_cpu_kernel;
 
 dg_round_fn dg_round_generic;
@@ -77,6 +82,7 @@ typedef struct dg_cpu_plan {
   int64_t kb;                 /* k of B packed at a time, for one tile's columns; divides depth */
   int threads;
   bool direct; /* B is not packed, but for the columns at the edge */
+  bool across; /* B is not packed, and all columns of a block are computed by one call */
 } dg_cpu_plan;
 
 /* plan.c: whether out^T = b^T a^T is the better way to compute p. */

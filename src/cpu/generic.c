@@ -53,8 +53,8 @@ enum { FACTORS = 16 * (int)sizeof(dg_tc16_factor) };
 
 const dg_cpu_kernel dg_cpu_generic_rows[] = {
     {"fma_4x4_generic", DG_ORDER_FMA, 0, MR, NR, 1, 4 * MR, 4 * NR, pack_fma, pack_fma, tile_fma,
-     dg_round_generic, 0, NULL},
+     dg_round_generic, 0, NULL, NULL},
     {"tc16_4x4_generic", DG_ORDER_TC16, 0, MR, NR, 16, FACTORS *MR, FACTORS *NR, pack_tc16,
-     pack_tc16, tile_tc16, dg_round_generic, 0, NULL},
+     pack_tc16, tile_tc16, dg_round_generic, 0, NULL, NULL},
 };
 const int dg_cpu_generic_count = sizeof dg_cpu_generic_rows / sizeof dg_cpu_generic_rows[0];

@@ -10,8 +10,8 @@ enum { B_BYTES = 32 << 10, A_BYTES = 640 << 10, STATE_BYTES = 3 << 20 };
  * else the longer the better. */
 enum { DIRECT_ACROSS = 16, DIRECT_ALONG = 2048 };
 
-static int64_t direct_depth(const dg_problem *p, int64_t step) {
-  if (p->b.cs != 1) return DIRECT_ALONG;
+static int64_t direct_depth(const dg_problem *p, int64_t step, bool across) {
+  if (p->b.cs != 1 || across) return DIRECT_ALONG;
   return step > 1 ? 2 * step : DIRECT_ACROSS;
 }
 
@@ -69,8 +69,9 @@ dg_cpu_plan dg_cpu_plan_make(const dg_problem *p, const dg_cpu_kernel *kernel, i
   dg_cpu_plan best = {.kernel = kernel};
   best.threads = dg_cpu_threads(dg_cpu_work(p), threads);
   best.direct = kernel->direct != NULL && (p->b.cs == 1 || p->b.rs == 1);
+  best.across = best.direct && kernel->across != NULL && p->b.cs == 1 && p->m == 1;
   best.kb = min64(max64(B_BYTES / kernel->b_bytes, 1) * step, round_up(p->k, step));
-  if (best.direct) best.kb = min64(direct_depth(p, step), round_up(p->k, step));
+  if (best.direct) best.kb = min64(direct_depth(p, step, best.across), round_up(p->k, step));
   best.kb = max64(best.kb, step);
 
   const int64_t panel = best.kb / step * kernel->a_bytes;

@@ -221,6 +221,23 @@ static void run_depth(const block *b, int64_t k0, int64_t k, size_t panel_bytes)
   }
 }
 
+/* The same for the only row there is, its tiles' states side by side. */
+static void run_across(const block *b, int64_t k0, int64_t k) {
+  const call *c = b->c;
+  const step s = {0, k0, 0, k};
+  const dg_strip columns = columns_of(b, &s);
+  const int64_t tiles = ceil_div(b->cols, c->plan.kernel->nr);
+  for (int64_t j = 0; k0 == 0 && j < tiles; j++) {
+    const tile t = tile_at(b, 0, j);
+    start(b, &t);
+  }
+  c->plan.kernel->across(k, b->a, &columns, b->state, b->cols);
+  for (int64_t j = 0; k0 + k == c->p.k && j < tiles; j++) {
+    const tile t = tile_at(b, 0, j);
+    finish(b, &t);
+  }
+}
+
 /* The product that the task belongs to. */
 static const call *call_of(const region *r, int64_t task) {
   int64_t low = 0, high = r->count;
@@ -253,7 +270,8 @@ static void run_block(void *context, int worker, int64_t task) {
     const int64_t deep = min64(plan->depth, c->p.k - k0);
     const size_t panel_bytes = (size_t)(ceil_div(deep, kernel->k_step) * kernel->a_bytes);
     pack_rows(&b, k0, deep, panel_bytes);
-    run_depth(&b, k0, deep, panel_bytes);
+    if (plan->across) run_across(&b, k0, deep);
+    else run_depth(&b, k0, deep, panel_bytes);
     k0 += deep;
   } while (k0 < c->p.k);
 }
@@ -264,7 +282,8 @@ static void size_areas(call *c) {
   const dg_cpu_plan *plan = &c->plan;
   const dg_cpu_kernel *k = plan->kernel;
   const int64_t one = k->mr * k->nr, panels = ceil_div(plan->mb, k->mr);
-  const bool one_depth = c->p.k <= plan->depth, one_step = c->p.k <= plan->kb;
+  const bool one_depth = c->p.k <= plan->depth && !plan->across,
+             one_step = c->p.k <= plan->kb && !plan->across;
   c->state_stride_i = one_step ? 0 : one;
   c->state_stride_j = one_depth ? 0 : one * panels;
   const int64_t tiles = one_step ? 1 : one_depth ? panels : panels * (plan->nb / k->nr);

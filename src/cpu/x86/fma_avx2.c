@@ -50,6 +50,7 @@ TO_6(TALL)
 TO_3(SHORT)
 TILE(flat, 32, 1, 4, 1)
 DIRECT(direct_flat, 1, 4, 1)
+ACROSS(dg_fma_across_avx2)
 
 void dg_fma_6x16_avx2(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
   static tile_instance *const instances[6][2] = {TO_6(TALL_ENTRY)};

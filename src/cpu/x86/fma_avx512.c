@@ -57,6 +57,7 @@ TO_14(TALL)
 TO_8(SHORT)
 TILE(flat, 64, 1, 4, 1)
 DIRECT(direct_flat, 1, 4, 1)
+ACROSS(dg_fma_across_avx512)
 
 void dg_fma_14x32_avx512(int64_t k, const void *a, const void *b, float *tile, int rows, int cols) {
   static tile_instance *const instances[14][2] = {TO_14(TALL_ENTRY)};

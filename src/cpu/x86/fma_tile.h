@@ -115,6 +115,43 @@ INLINE void direct(int64_t k, const float *a, const dg_strip *s, float *state, c
                  lines, dtype);
 }
 
+/* ---- one row, columns side by side, any number of them ---- */
+
+/* k at a time: that many lines of B are read as one stream each, from one end to the other. */
+enum { STREAMS = 8 };
+
+INLINE void across_streams(const float *a, const char *b, int64_t pitch, float *state, int64_t cols,
+                           const int streams, const int dtype) {
+  const int64_t size = dg_dtype_bytes(dtype);
+  vec x[STREAMS];
+  int64_t j = 0;
+#pragma GCC unroll 8
+  for (int i = 0; i < streams; i++) x[i] = same(a[i]);
+  for (; j + LANES <= cols; j += LANES) {
+    vec acc = load(state + j);
+#pragma GCC unroll 8
+    for (int i = 0; i < streams; i++) acc = fma(x[i], widen(b + pitch * i + size * j, dtype), acc);
+    store(state + j, acc);
+  }
+  if (j == cols) return;
+  vec acc = load(state + j);
+  for (int i = 0; i < streams; i++) {
+    char end[4 * LANES] = {0};
+    memcpy(end, b + pitch * i + size * j, (size_t)(size * (cols - j)));
+    acc = fma(x[i], widen(end, dtype), acc);
+  }
+  store(state + j, acc);
+}
+
+INLINE void across(int64_t k, const float *a, const dg_strip *s, float *state, int64_t cols,
+                   const int dtype) {
+  const int64_t pitch = dg_dtype_bytes(dtype) * s->ks;
+  const char *b = s->data;
+  for (; k >= STREAMS; k -= STREAMS, a += STREAMS, b += STREAMS * pitch)
+    across_streams(a, b, pitch, state, cols, STREAMS, dtype);
+  for (; k > 0; k--, a++, b += pitch) across_streams(a, b, pitch, state, cols, 1, dtype);
+}
+
 typedef void tile_instance(int64_t k, const float *a, const float *b, float *state);
 typedef void direct_instance(int64_t k, const float *a, const dg_strip *s, float *state);
 
@@ -129,4 +166,12 @@ typedef void direct_instance(int64_t k, const float *a, const dg_strip *s, float
       case DG_F16: direct(k, a, s, state, rows, nv, lines, DG_F16); return;             \
       default: direct(k, a, s, state, rows, nv, lines, DG_F32);                         \
     }                                                                                   \
+  }
+#define ACROSS(name)                                                                          \
+  TARGET void name(int64_t k, const void *a, const dg_strip *s, float *state, int64_t cols) { \
+    switch (s->dtype) {                                                                       \
+      case DG_BF16: across(k, a, s, state, cols, DG_BF16); return;                            \
+      case DG_F16: across(k, a, s, state, cols, DG_F16); return;                              \
+      default: across(k, a, s, state, cols, DG_F32);                                          \
+    }                                                                                         \
   }
