@@ -153,7 +153,7 @@ static void measure(dg_device *device, dg_order order, int64_t m, int64_t n, int
   dg_gpu_driver *table = &state->platform->driver, exchanged;
   rotation r = {.device = device, .args = dg_gemm_args_init(), .b_bytes = (size_t)(n * k) * 2};
   dg_kernel_info kernel;
-  void *a, *b, *out;
+  void *a = NULL, *b = NULL, *out = NULL;
   must(table->alloc(&a, (size_t)(m * k) * 2) == 0 && table->alloc(&b, WEIGHTS * r.b_bytes) == 0 &&
            table->alloc(&out, (size_t)(m * n) * 2) == 0,
        "memory");
