@@ -28,6 +28,7 @@ class Array(NamedTuple):
     device: str
     stream: int
     bits: bool  # BF16 kept as 16-bit unsigned integers
+    writable: bool
     owner: Any
     keep: Any  # what keeps the memory alive besides owner
 
@@ -39,6 +40,8 @@ def library(x: Any) -> str:
 
 def dtype_code(dtype: Any) -> int:
     """The library's number of a dtype given by any package or by name."""
+    if dtype is float:
+        raise TypeError("dtype float is 64 bits wide; use bfloat16, float16 or float32")
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None)
     if name is None:
         name = getattr(dtype, "name", None) or str(dtype)
@@ -50,10 +53,11 @@ def dtype_code(dtype: Any) -> int:
 
 def _element(name: str, typestr: str, dtype: Any) -> int:
     code = _BY_NAME.get(getattr(dtype, "name", "")) or _TYPESTR.get(typestr)
-    if code is None:
+    if code is None or typestr.startswith(">"):
         raise TypeError(
-            f"{name} has elements of type {dtype if dtype is not None else typestr}; detgemm takes "
-            f"bfloat16 (ml_dtypes, or its bits as uint16), float16 and float32, little-endian"
+            f"{name} has elements of type {dtype if dtype is not None else typestr} ({typestr}); "
+            f"detgemm takes bfloat16 (ml_dtypes, or its bits as uint16), float16 and float32, all "
+            f"little-endian"
         )
     return code
 
@@ -87,7 +91,7 @@ def _from_interface(name: str, x: Any, interface: dict[str, Any], device: str) -
     )
     stream = interface.get("stream")
     bits = interface["typestr"] == "<u2" and getattr(dtype, "name", "uint16") == "uint16"
-    return Array(strided, device, int(stream or 0), bits, x, interface)
+    return Array(strided, device, int(stream or 0), bits, not interface["data"][1], x, interface)
 
 
 def _from_dlpack(name: str, x: Any) -> Array:
@@ -106,11 +110,16 @@ def _from_dlpack(name: str, x: Any) -> Array:
         )
     strides = steps if steps is not None else _steps(name, shape, None, 1)
     device = platform if platform == "cpu" else f"{platform}:{index}"
-    return Array(Strided(address, dtype, shape, strides), device, 0, False, x, capsule)
+    writable = library(x) not in ("jax", "jaxlib")  # immutable, whatever its memory is
+    return Array(Strided(address, dtype, shape, strides), device, 0, False, writable, x, capsule)
 
 
 def take(name: str, x: Any) -> Array:
     """Looks at an array without copying it."""
+    if type(x).__module__.startswith("numpy.ma"):
+        raise TypeError(
+            f"{name} is a masked array, whose mask a product cannot heed; use {name}.filled(0)"
+        )
     cuda = getattr(x, "__cuda_array_interface__", None)
     if cuda is not None:
         device = getattr(getattr(x, "device", None), "id", None)

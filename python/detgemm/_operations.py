@@ -79,6 +79,8 @@ def _product(
     given = optional["out"]
     if given is not None:
         _check_shape("out", given, shape, broadcast=False)
+        if not given.writable:
+            raise ValueError("out is read-only; pass an array that may be written")
         if out_dtype is not None and dtype_code(out_dtype) != given.strided.dtype:
             raise TypeError(f"out is {NAMES[given.strided.dtype]} but out_dtype is {out_dtype}")
         target, finish = Output(given, lambda: out)

@@ -171,6 +171,36 @@ def test_overlapping_output_is_refused():
         detgemm.matmul(a, a, out=a)
 
 
+def test_arrays_that_are_not_what_they_seem():
+    a = np.random.default_rng(2).standard_normal((5, 8)).astype(np.float32)
+    expected = detgemm.matmul(a, a.T)
+    a.setflags(write=False)
+    assert_same(detgemm.matmul(a, a.T), expected)
+    out = np.zeros((5, 5), np.float32)
+    out.setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        detgemm.matmul(a, a.T, out=out)
+    assert not out.any()
+    with pytest.raises(TypeError, match="little-endian"):
+        detgemm.matmul(a.astype(">f4"), a.T)
+    with pytest.raises(TypeError, match="masked"):
+        detgemm.matmul(np.ma.masked_array(a, a > 0), a.T)
+    with pytest.raises(TypeError, match="64 bits"):
+        detgemm.matmul(a, a.T, out_dtype=float)
+    memory = np.zeros(200, np.uint8)
+    shifted = np.ndarray((4, 3), np.float32, memory.data, 1, (12, 4))  # at an odd address
+    assert not detgemm.matmul(shifted, shifted.T).any()
+    with pytest.raises(ValueError, match="14 bytes"):
+        detgemm.matmul(np.ndarray((4, 3), np.float32, memory.data, 0, (14, 4)), shifted.T)
+
+
+def test_jax_arrays_are_not_written():
+    jnp = pytest.importorskip("jax.numpy")
+    a, out = jnp.ones((2, 3), jnp.float32), jnp.zeros((2, 2), jnp.float32)
+    with pytest.raises(ValueError, match="read-only"):
+        detgemm.matmul(a, a.T, out=out)
+
+
 def test_default_order(monkeypatch):
     assert detgemm.get_default_order() == "fma"
     monkeypatch.setenv("DETGEMM_ORDER", "tc16")

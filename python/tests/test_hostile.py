@@ -376,3 +376,13 @@ def test_exact_products_pass_and_complex_ones_do_not():
         with pytest.raises(NotImplementedError, match="complex64"):
             torch.ones(2, 2, dtype=torch.complex64) @ torch.ones(2, 2, dtype=torch.complex64)
     assert not mode.passed
+
+
+def test_convert_takes_layers_whose_weight_a_hook_computes():
+    linear = nn.utils.weight_norm(nn.Linear(8, 3, dtype=BF16))
+    expected = linear(A)
+    model = nn.Sequential(linear)
+    assert dt.convert(model).converted == ("0",)
+    assert model[0](A).shape == expected.shape
+    model[0](A).sum().backward()
+    assert model[0].weight_g.grad is not None

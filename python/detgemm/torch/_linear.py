@@ -59,7 +59,7 @@ class DetLinear(nn.Linear):
     @classmethod
     def _in_place_of(cls, linear: nn.Linear, **options: Any) -> DetLinear:
         """from_linear for a layer that nobody keeps: its hooks and its other attributes come along."""
-        layer = cls.from_linear(linear, **options)
+        layer = cls(linear.in_features, linear.out_features, bias=False, device="meta", **options)
         layer.__dict__.update(linear.__dict__)
         return layer
 
