@@ -21,7 +21,7 @@ static const char help[] =
     "rate\n"
     "and memory bandwidth allow; \"x fma\" is the speed relative to the fma order.\n"
     "\n"
-    "  -d, --device NAME  cpu (default), cuda:0\n"
+    "  -d, --device NAME  cpu (default), cuda:0, musa:0, hip:0, opencl:0\n"
     "      --peer PEER    openblas (default on the CPU), cublas (on a GPU) or none\n"
     "      --order ORDER  only this order: fma or tc16\n"
     "      --op OP        only this operation: forward, nt (right side [N,K]), grad-a, grad-b\n"
@@ -55,7 +55,7 @@ static bool open_engine(session *s) {
   e->memory = &s->memory;
   e->device = open_device(s->device, s->choice.threads);
   if (e->device == NULL || !device_memory_open(&s->memory, dg_device_name(e->device))) return false;
-  s->choice.cpu = device_memory_is_host(&s->memory);
+  s->choice.cpu = device_memory_takes_host(&s->memory);
   if (s->peer == NULL) s->peer = s->choice.cpu ? "openblas" : "cublas";
   if (strcmp(s->peer, "none") != 0 && strcmp(s->peer, s->choice.cpu ? "openblas" : "cublas") != 0) {
     complain("--peer %s does not go with device %s", s->peer, s->device);

@@ -75,6 +75,10 @@ void device_memory_close(device_memory *memory) {
 
 bool device_memory_is_host(const device_memory *memory) { return memory->platform == &memory_host; }
 
+bool device_memory_takes_host(const device_memory *memory) {
+  return memory->platform == &memory_host || memory->platform == &memory_opencl;
+}
+
 void *device_memory_copy(device_memory *memory, const void *host, size_t bytes) {
   void *data = memory->platform->alloc(memory, bytes ? bytes : 1);
   if (data != NULL && !memory->platform->to_device(memory, data, host, bytes)) {

@@ -36,6 +36,9 @@ void device_memory_close(device_memory *memory);
 /* Whether it is the host's own memory. */
 bool device_memory_is_host(const device_memory *memory);
 
+/* Whether the device takes the host's memory: the CPU and OpenCL. */
+bool device_memory_takes_host(const device_memory *memory);
+
 /* A copy of host memory on the device, with at least one byte. NULL: failed (complained). */
 void *device_memory_copy(device_memory *memory, const void *host, size_t bytes);
 
