@@ -26,6 +26,17 @@ install(FILES cmake/detgemm-config.cmake ${PROJECT_BINARY_DIR}/detgemm-config-ve
   DESTINATION ${package_dir})
 
 # The .pc file finds its prefix from its own place, so that the tree can be moved.
-file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}") # then the file cannot move with the prefix
+  set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  string(PREPEND pc_prefix "\${pcfiledir}/")
+endif()
+foreach(dir LIBDIR INCLUDEDIR)
+  set(pc_${dir} ${CMAKE_INSTALL_${dir}})
+  if(NOT IS_ABSOLUTE "${pc_${dir}}")
+    string(PREPEND pc_${dir} "\${prefix}/")
+  endif()
+endforeach()
 configure_file(cmake/detgemm.pc.in ${PROJECT_BINARY_DIR}/detgemm.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/detgemm.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
