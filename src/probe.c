@@ -53,6 +53,8 @@ static const probe_case cases[] = {
     {40, 97, 128, true, false, false, DG_BF16, DG_F32, false, TINY},
     {49, 97, 128, true, false, true, DG_F16, DG_F32, false, SPECIAL},
     {64, 81, 128, true, false, true, DG_BF16, DG_F32, false, ORDINARY},
+    {5, 139, 83, false, false, true, DG_BF16, DG_F32, false, SPECIAL},
+    {5, 139, 83, false, false, false, DG_BF16, DG_F32, false, SPECIAL},
 };
 enum { CASES = sizeof cases / sizeof cases[0], MAX_M = 136, MAX_N = 272, MAX_K = 272 };
 enum {
