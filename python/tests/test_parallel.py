@@ -221,7 +221,9 @@ def ddp_hook(rank, ranks):
 
     def small():
         torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(8, 5), nn.Linear(5, 3, bias=False))
+        model = nn.Sequential(nn.Linear(8, 5), nn.Linear(5, 3, bias=False))
+        model[1].weight = nn.Parameter(torch.randn(5, 3).t())  # another layout
+        return model
 
     def flat(model):
         return torch.cat([p.grad.flatten() for p in model.parameters()])
@@ -232,16 +234,20 @@ def ddp_hook(rank, ranks):
         plain.zero_grad()
         plain(x).square().mean().backward()
         total += flat(plain)
-    model = nn.parallel.DistributedDataParallel(small(), bucket_cap_mb=1e-4)
-    reduction = parallel.OrderedReduction()
-    model.register_comm_hook(None, reduction.hook)
-    for owners in assignments(ranks):
-        model.zero_grad()
-        own = [i for i in range(12) if owners[i] == rank] or [None]
-        for i in own:
-            with reduction.micro_batch(i, last=i == own[-1]):
-                model(batches[i or 0]).square().mean().backward()
-        assert same(flat(model), total / 12)
+    for as_view in (False, True):
+        # All on the last rank first: DDP's own first messages must not meet the others' micro-batches.
+        for owners in [[ranks - 1] * 12, *assignments(ranks)]:
+            model = nn.parallel.DistributedDataParallel(
+                small(), bucket_cap_mb=1e-4, gradient_as_bucket_view=as_view
+            )
+            reduction = parallel.OrderedReduction(model)
+            for _ in range(3):
+                model.zero_grad()
+                own = [i for i in range(12) if owners[i] == rank] or [None]
+                for i in own:
+                    with reduction.micro_batch(i, last=i == own[-1]):
+                        model(batches[i or 0]).square().mean().backward()
+                assert same(flat(model), total / 12)
     model.zero_grad()
     own = [x for i, x in enumerate(batches) if i * ranks // 12 == rank]
     for i, x in enumerate(own):

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from detgemm.torch._ranks import Ranks
 
@@ -102,43 +102,65 @@ def ordered_sum(
 
 
 class OrderedReduction:
-    """A communication hook for DistributedDataParallel: model.register_comm_hook(state, hook).
+    """The gradient reduction of a DistributedDataParallel model, as its communication hook: gradients
+    are summed in FP32, micro-batch after micro-batch, and divided by the number of micro-batches.
 
-    Gradients are summed in FP32, micro-batch after micro-batch, and divided by the number of
-    micro-batches. Backward passes within collect() keep the gradients of their micro-batch; the first
-    backward outside of it reduces all. Gradients stay as DDP leaves them, zero, in between.
+    Forward and backward of every micro-batch of a rank but its last run within collect() or
+    micro_batch(index, last=False), which keep its gradients apart; the last one reduces all. With
+    indices the sum runs by ascending index, whichever ranks had them; without, rank after rank. Ranks
+    may have different numbers of micro-batches."""
 
-    With micro_batch(index) the sum runs by ascending index, whichever ranks had them; without indices
-    it runs rank after rank."""
-
-    def __init__(self, group: Optional[dist.ProcessGroup] = None) -> None:
-        self.group = group
-        self._kept: dict[int, list[tuple[Optional[int], Tensor]]] = {}
-        self._collecting, self._counts = False, True
+    def __init__(self, model: nn.parallel.DistributedDataParallel) -> None:
+        self.model, self.group = model, model.process_group
+        self._kept: dict[Tensor, list[tuple[Optional[int], Tensor]]] = {}
+        self._counts = True
         self._index: Optional[int] = None
+        model.register_comm_hook(None, self.hook)
 
     @contextmanager
     def collect(self) -> Iterator[None]:
         """For all micro-batches of this rank but the last, where they have no index."""
-        with self._set(True, True, None):
+        with self._kept_apart(None, True):
             yield
 
     @contextmanager
     def micro_batch(self, index: Optional[int], *, last: bool) -> Iterator[None]:
-        """For one backward pass: the micro-batch's place in the sequence of all ranks' micro-batches,
-        and whether it is this rank's last one. With index None the pass counts for nothing: for a rank
-        that has no micro-batch, since DDP wants a backward pass of every rank."""
-        with self._set(not last, index is not None, index):
-            yield
-
-    @contextmanager
-    def _set(self, collecting: bool, counts: bool, index: Optional[int]) -> Iterator[None]:
-        before = self._collecting, self._counts, self._index
-        self._collecting, self._counts, self._index = collecting, counts, index
+        """For forward and backward of one micro-batch: its place in the sequence of all ranks'
+        micro-batches, and whether it is this rank's last one. With index None the pass counts for
+        nothing: for a rank that has no micro-batch, since DDP wants a backward pass of every rank."""
+        if not last:
+            with self._kept_apart(index, index is not None):
+                yield
+            return
+        self._counts, self._index = index is not None, index
         try:
             yield
         finally:
-            self._collecting, self._counts, self._index = before
+            self._counts, self._index = True, None
+
+    @contextmanager
+    def _kept_apart(self, index: Optional[int], counts: bool) -> Iterator[None]:
+        """A pass without communication: DDP's ranks stay in step however many of these they do."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        before = [p.grad for p in parameters]
+        for p in parameters:
+            p.grad = None
+        try:
+            with self.model.no_sync():
+                yield
+            for p in parameters:
+                if counts:  # in the parameter's own layout, as DDP lays out its buckets
+                    gradient = torch.zeros_like(p.detach())
+                    if p.grad is not None:
+                        gradient.copy_(p.grad)
+                    self._keep(p, index, gradient.as_strided((p.numel(),), (1,)))
+        finally:
+            for p, grad in zip(parameters, before):
+                p.grad = grad
+
+    def _keep(self, parameter: Tensor, index: Optional[int], gradient: Tensor) -> None:
+        flat = gradient.to(torch.float32, copy=True).view(-1)
+        self._kept.setdefault(parameter, []).append((index, flat))
 
     def hook(self, state: Any, bucket: Any) -> torch.futures.Future[Tensor]:
         """What register_comm_hook takes; state is not used."""
@@ -146,15 +168,11 @@ class OrderedReduction:
         devices: list[Any] = [] if buffer.device.type == "cpu" else [buffer.device]
         future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices or None)
         parameters = bucket.parameters()
-        for parameter, gradient in zip(parameters, bucket.gradients()):
-            kept = self._kept.setdefault(id(parameter), [])
-            if self._counts:
-                kept.append((self._index, gradient.to(torch.float32, copy=True).view(-1)))
-        if self._collecting:
-            future.set_result(torch.zeros_like(buffer))
-            return future
+        if self._counts:
+            for parameter, gradient in zip(parameters, bucket.gradients()):
+                self._keep(parameter, self._index, gradient)
         # By parameter, since DDP sorts its buckets anew after the first backward.
-        lists = [self._kept.pop(id(parameter)) for parameter in parameters]
+        lists = [self._kept.pop(parameter, []) for parameter in parameters]
         terms = [torch.cat([gradient for _, gradient in pieces]) for pieces in zip(*lists)]
         given = [index for index, _ in lists[0]]
         indices = None if None in given or not given else [i for i in given if i is not None]
