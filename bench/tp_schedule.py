@@ -119,7 +119,7 @@ def simulate(device: Device, link: Link, m: int, n: int, k: int, ranks: int, row
     whole += math.ceil(math.log2(ranks)) * link.latency
     scattered = pipeline(ranks, blocks, states, link.latency)[-1] + results[-1] + link.latency
     hop = BF16 * m * n / ranks / link.rate + link.latency
-    compute = device.block(m, n, own)
+    compute = min(device.block(m, n, own), sum(blocks))  # in one call or in several
     reduced = [compute + turns * (ranks - 1) * hop for turns in (2, 1)]
     return Schedule(rows, blocks[0], states[0], whole, reduced[0], scattered, reduced[1])
 
