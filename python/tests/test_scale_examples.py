@@ -22,7 +22,7 @@ def torchrun(ranks, name, *arguments):
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
-        [*command, str(ranks), str(EXAMPLES / name), *arguments],
+        [*command, str(EXAMPLES / name), *arguments],
         capture_output=True,
         text=True,
         timeout=180,
