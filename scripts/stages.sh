@@ -196,7 +196,7 @@ stage_fuzz() {
   local target
   need_clang || { skip "clang is missing" && return; }
   build_only fuzz "fuzz_safetensors fuzz_npy fuzz_gemm" -DCMAKE_C_COMPILER=clang -DDETGEMM_FUZZ=ON -DDETGEMM_CUDA=OFF \
-    -DCMAKE_C_FLAGS_RELEASE=-O1 \
+    -DCMAKE_C_FLAGS_RELEASE=-O0 \
     -DCMAKE_C_FLAGS="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" || return
   for target in safetensors npy gemm; do
     mkdir -p "$out/corpus/$target"
