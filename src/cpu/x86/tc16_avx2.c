@@ -114,28 +114,11 @@ INLINE void join(const float *low, const float *high, float *tile) {
 
 #include "tc16_pairs.h"
 
-#define KERNEL(rows)                                                                            \
-  static const dg_tc16_ways ways_##rows = {.mr = rows,                                          \
-                                           .nr = NR,                                            \
-                                           .calm = dg_tc16_calm_avx2,                           \
-                                           .fast = fast,                                        \
-                                           .wide = dg_tc16_wide_avx2,                           \
-                                           .pairs = pairs};                                     \
-  void dg_tc16_##rows##x32_avx2(int64_t k, const void *a, const void *b, float *tile, int many, \
-                                int cols) {                                                     \
-    (void)cols;                                                                                 \
-    dg_tc16_run_avx2(k, a, b, tile, many, &ways_##rows);                                        \
-  }
-#define DIRECT(rows)                                                                             \
-  void dg_tc16_direct_##rows##x32_avx2(int64_t k, const void *a, const dg_strip *b, float *tile, \
-                                       int many) {                                               \
-    dg_tc16_direct_avx2(k, a, b, tile, many, &ways_##rows);                                      \
-  }
-KERNEL(8)
-KERNEL(1)
-KERNEL(16)
-DIRECT(1)
-DIRECT(16)
+KERNEL(8, 8x32_avx2)
+KERNEL(1, 1x32_avx2)
+KERNEL(16, 16x32_avx2)
+DIRECT(1, 1x32_avx2)
+DIRECT(16, 16x32_avx2)
 
 void dg_tc16_pack_a8_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
   dg_tc16_pack_a_avx2(s, count, k, panel, 8);

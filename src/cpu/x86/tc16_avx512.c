@@ -112,28 +112,11 @@ INLINE void join(const float *low, const float *high, float *tile) {
 
 #include "tc16_pairs.h"
 
-#define KERNEL(rows)                                                                              \
-  static const dg_tc16_ways ways_##rows = {.mr = rows,                                            \
-                                           .nr = NR,                                              \
-                                           .calm = dg_tc16_calm_avx2,                             \
-                                           .fast = fast,                                          \
-                                           .wide = dg_tc16_wide_avx2,                             \
-                                           .pairs = pairs};                                       \
-  void dg_tc16_##rows##x64_avx512(int64_t k, const void *a, const void *b, float *tile, int many, \
-                                  int cols) {                                                     \
-    (void)cols;                                                                                   \
-    dg_tc16_run_avx2(k, a, b, tile, many, &ways_##rows);                                          \
-  }
-#define DIRECT(rows)                                                                               \
-  void dg_tc16_direct_##rows##x64_avx512(int64_t k, const void *a, const dg_strip *b, float *tile, \
-                                         int many) {                                               \
-    dg_tc16_direct_avx2(k, a, b, tile, many, &ways_##rows);                                        \
-  }
-KERNEL(8)
-KERNEL(1)
-KERNEL(16)
-DIRECT(1)
-DIRECT(16)
+KERNEL(8, 8x64_avx512)
+KERNEL(1, 1x64_avx512)
+KERNEL(16, 16x64_avx512)
+DIRECT(1, 1x64_avx512)
+DIRECT(16, 16x64_avx512)
 
 void dg_tc16_pack_b64_avx2(const dg_strip *s, int64_t count, int64_t k, void *panel) {
   dg_tc16_pack_b_avx2(s, count, k, panel, 2);

@@ -7,7 +7,7 @@
  * (an intrinsic of their length), AND, FLOATS and INTS (casts), LOAD, NONE (whether all bits are
  * 0), quarter (16 bytes in every lane of 128 bits), cut and finish, part and join (between two
  * vectors of neighbouring columns and the columns whose pairs unpacking the low and the high halves
- * gives), and transpose: TURNED words of LANES lines to pairs. */
+ * gives), transpose: TURNED words of LANES lines to pairs, and fast, its way for packed columns. */
 
 enum { FIELD = 0x7f800000, TOP_E = 127 + DG_TC16_FAST_MAX, LEAST_E = 127 + DG_TC16_FAST_MIN };
 
@@ -167,3 +167,22 @@ TARGET static void pairs(int64_t k, const void *a, const dg_strip *b, float *til
   for (int j = 0; b->is != 1 && j < NR; j += LANES)
     pairs_along(k, a, b->data + 2 * b->is * j, 2 * b->is, tile + j, rows, ways);
 }
+
+/* ---- the kernels of the file that includes this ---- */
+
+#define KERNEL(rows, tile)                                                                         \
+  static const dg_tc16_ways ways_##rows = {.mr = rows,                                             \
+                                           .nr = NR,                                               \
+                                           .calm = dg_tc16_calm_avx2,                              \
+                                           .fast = fast,                                           \
+                                           .wide = dg_tc16_wide_avx2,                              \
+                                           .pairs = pairs};                                        \
+  void dg_tc16_##tile(int64_t k, const void *a, const void *b, float *state, int many, int cols) { \
+    (void)cols;                                                                                    \
+    dg_tc16_run_avx2(k, a, b, state, many, &ways_##rows);                                          \
+  }
+#define DIRECT(rows, tile)                                                              \
+  void dg_tc16_direct_##tile(int64_t k, const void *a, const dg_strip *b, float *state, \
+                             int many) {                                                \
+    dg_tc16_direct_avx2(k, a, b, state, many, &ways_##rows);                            \
+  }
