@@ -37,9 +37,11 @@ step() {
   timeout -k 5 "$limit" ${wrapper[@]+"${wrapper[@]}"} "${command_line[@]}" "$@" \
     >"$report/$name.txt" 2>"$report/$name.err"
   status=$?
+  grep -q '^skipped everything' "$report/$name.txt" && status=77
   [ "$status" -eq 0 ] || failed=1
   case $status in
     0) status=good ;;
+    77) status="nothing was run" ;;
     124 | 137) status="cut off after $limit s" ;;
     *) status="exit status $status" ;;
   esac

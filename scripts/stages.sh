@@ -195,13 +195,13 @@ stage_qemu() {
 stage_fuzz() {
   local target
   need_clang || { skip "clang is missing" && return; }
-  build_only fuzz "fuzz_safetensors fuzz_npy fuzz_gemm" -DCMAKE_C_COMPILER=clang -DDETGEMM_FUZZ=ON -DDETGEMM_CUDA=OFF \
+  build_only fuzz "fuzz_safetensors fuzz_npy fuzz_gemm fuzz_grouped" -DCMAKE_C_COMPILER=clang -DDETGEMM_FUZZ=ON -DDETGEMM_CUDA=OFF \
     -DCMAKE_C_FLAGS_RELEASE=-O0 \
     -DCMAKE_C_FLAGS="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" || return
-  for target in safetensors npy gemm; do
+  for target in safetensors npy gemm grouped; do
     mkdir -p "$out/corpus/$target"
     check "fuzz $target" sh -c "cd '$out/corpus' && '$out/fuzz/tests/fuzz_$target' \
-      -max_total_time=${FUZZ_SECONDS:-20} -rss_limit_mb=4096 $target '$PWD/tests/corpus/$target'"
+      -max_total_time=${FUZZ_SECONDS:-15} -rss_limit_mb=4096 $target '$PWD/tests/corpus/$target'"
   done
 }
 

@@ -59,7 +59,7 @@ static dg_status check_view(const char *name, const dg_view *v, int64_t batch, s
               !__builtin_mul_overflow(s->low, size, &s->low) &&
               !__builtin_mul_overflow(s->high, size, &s->high);
   const uintptr_t base = (uintptr_t)v->data;
-  if (!fits || (uintptr_t)-s->low > base || base > UINTPTR_MAX - (uintptr_t)s->high)
+  if (!fits || -(uintptr_t)s->low > base || base > UINTPTR_MAX - (uintptr_t)s->high)
     return dg_fail(DG_ERROR_ARGUMENT,
                    "%s of %" PRId64 " x %" PRId64 " x %" PRId64 " elements with strides %" PRId64
                    ", %" PRId64 ", %" PRId64

@@ -520,6 +520,23 @@ static void verify_and_bench(void **unused) {
   expect_refused(run("bench --from nowhere.json"));
 }
 
+/* A record of an earlier run becomes a chart with a bar for every row that has a peer. */
+static void charts(void **unused) {
+  static const char record[] =
+      "{\"description\": \"a <fast> & small machine\", \"peer\": \"cuBLAS\", \"rows\": ["
+      "{\"order\": \"tc16\", \"op\": \"nt\", \"m\": 16, \"n\": 64, \"k\": 32, \"seconds\": 2e-6, "
+      "\"peer_ratio\": 1.25},"
+      "{\"order\": \"fma\", \"op\": \"grad-b\", \"m\": 7, \"n\": 8, \"k\": 9, \"seconds\": 1e-6}]}";
+  (void)unused;
+  put_file("record.json", record, sizeof record - 1, "", 0);
+  assert_int_equal(run("bench --from record.json --svg chart.svg"), 0);
+  slurp("chart.svg", out, sizeof out);
+  assert_non_null(strstr(out, "tc16 nt 16 x 64 x 32"));
+  assert_non_null(strstr(out, ">1.25<"));
+  assert_non_null(strstr(out, "a &lt;fast> &amp; small machine"));
+  assert_null(strstr(out, "7 x 8 x 9"));
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(help_and_usage),
                                      cmocka_unit_test(info_is_json),
@@ -535,7 +552,8 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(bad_safetensors_files),
                                      cmocka_unit_test(other_tensors),
                                      cmocka_unit_test(signals_leave_nothing),
-                                     cmocka_unit_test(verify_and_bench)};
+                                     cmocka_unit_test(verify_and_bench),
+                                     cmocka_unit_test(charts)};
   char directory[] = "/tmp/detgemm-cli-XXXXXX";
   if (argc != 3 || mkdtemp(directory) == NULL || chdir(directory) != 0) return 99;
   tool = argv[1];

@@ -1,4 +1,4 @@
-# Tests of the command-line tool and fuzz targets of its readers; included where both are built.
+# Tests of the command-line tool and the fuzz targets; included where both are built.
 find_library(CMOCKA_LIBRARY cmocka)
 if(CMOCKA_LIBRARY)
   add_executable(test_cli ${CMAKE_CURRENT_LIST_DIR}/test_cli.c)
@@ -10,11 +10,14 @@ endif()
 
 if(DETGEMM_FUZZ) # clang only
   set(fuzz_flags -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
-  foreach(target safetensors npy gemm)
+  foreach(target safetensors npy gemm grouped)
     add_executable(fuzz_${target} ${CMAKE_CURRENT_LIST_DIR}/fuzz_${target}.c)
     target_compile_definitions(fuzz_${target} PRIVATE _GNU_SOURCE)
     target_compile_options(fuzz_${target} PRIVATE ${fuzz_flags})
     target_link_libraries(fuzz_${target} PRIVATE detgemm_flags detgemm::static ${fuzz_flags})
+  endforeach()
+  foreach(target gemm grouped)
+    target_sources(fuzz_${target} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fuzz_arena.c)
   endforeach()
   foreach(target safetensors npy)
     target_sources(fuzz_${target} PRIVATE
