@@ -16,7 +16,7 @@ _warned = False
 
 def check(order: str, source: str = "order") -> str:
     """The order if it is one, else an error that names where it came from."""
-    if order not in CODES:
+    if not isinstance(order, str) or order not in CODES:
         raise ValueError(f'{source} is {order!r}; the orders are "fma" and "tc16"')
     return order
 

@@ -3,7 +3,16 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-from grouped import BF16, EXPERTS, ROUTINGS, assert_experts_alone, assert_same, data  # noqa: E402
+from grouped import (  # noqa: E402
+    BF16,
+    EXPERTS,
+    ROUTINGS,
+    assert_bias_and_state,
+    assert_experts_alone,
+    assert_same,
+    assert_weight_gradients_continued,
+    data,
+)
 
 import detgemm.torch as dt  # noqa: E402
 
@@ -100,7 +109,7 @@ def test_bad_offsets(offsets, error, match):
         dt.grouped_linear(a, w, offsets)
     if not offsets.is_floating_point() and offsets.dim() == 1 and len(offsets) == 3:
         with pytest.raises(error, match=match):
-            torch.ops.detgemm.grouped_grad_b(a, data(8, 3), offsets, "fma", False)
+            torch.ops.detgemm.grouped_grad_b(a, data(8, 3), offsets, None, "fma", False)
 
 
 def test_bad_operands():
@@ -117,11 +126,69 @@ def test_bad_operands():
     with pytest.raises(TypeError, match="tc16"):
         dt.grouped_linear(a.float(), w.float(), offsets, order="tc16")
     with pytest.raises(ValueError, match=r"\[T, N\]"):
-        torch.ops.detgemm.grouped_grad_b(a, data(7, 3), offsets, "fma", False)
-    out = dt.grouped_linear(a.requires_grad_(), w.requires_grad_(), offsets)
-    (grad,) = torch.autograd.grad(out.sum(), a, create_graph=True)
-    with pytest.raises(NotImplementedError, match="once"):
-        grad.sum().backward()
+        torch.ops.detgemm.grouped_grad_b(a, data(7, 3), offsets, None, "fma", False)
+    for bias in (data(4), data(3, 3), data(3).long()):
+        with pytest.raises(ValueError, match="bias"):
+            dt.grouped_linear(a, w, offsets, bias)
+    with pytest.raises(ValueError, match="start"):
+        dt.grouped_linear(a, w, offsets, start=data(3, 8, dtype=torch.float32))
+    with pytest.raises(TypeError, match="start"):
+        dt.grouped_linear(a, w, offsets, start=data(8, 3))
+    with pytest.raises(TypeError, match="is a list"):
+        dt.grouped_linear([1.0], w, offsets)
+    with pytest.raises(TypeError, match="weight is a list"):
+        dt.grouped_linear(a, [1.0], offsets)
+
+
+@ORDERS
+@pytest.mark.parametrize("cuts", ROUTINGS.values(), ids=ROUTINGS.keys())
+@pytest.mark.parametrize("shared", [False, True])
+def test_bias_and_state(order, cuts, shared):
+    assert_bias_and_state(order, cuts, shared, "cpu")
+
+
+@ORDERS
+def test_weight_gradients_continued_over_micro_batches(order):
+    assert_weight_gradients_continued(order, "cpu")
+
+
+@ORDERS
+def test_differentiated_twice(order):
+    """Against the experts' own products, which can be differentiated twice."""
+    cuts, seeds = [2, 9, 9, 30], (data(30, 8, seed=5), data(3, 4, 8, seed=6))
+
+    def second(call):
+        a, w, dc = (
+            x.requires_grad_() for x in (data(30, 8), data(3, 4, 8, seed=1), data(30, 4, seed=2))
+        )
+        grads = torch.autograd.grad(call(a, w), (a, w), dc, create_graph=True)
+        return torch.autograd.grad(grads, (a, w, dc), seeds)
+
+    def alone(a, w):
+        parts = [dt.linear(a[i:j], w[e], order=order) for e, (i, j) in enumerate(zip(cuts, cuts[1:]))]
+        return torch.cat((a.new_zeros(cuts[0], 4), *parts))
+
+    got = second(lambda a, w: dt.grouped_linear(a, w, torch.tensor(cuts), order=order))
+    for x, y in zip(got, second(alone)):
+        assert_same(x, y)
+
+
+def test_transforms():
+    a, w, offsets = data(9, 4), data(2, 3, 4, seed=1), torch.tensor([0, 4, 9])
+
+    def f(a):
+        return dt.grouped_linear(a, w, offsets, order="tc16")
+
+    x = a.clone().requires_grad_()
+    f(x).float().sum().backward()
+    assert_same(torch.func.grad(lambda a: f(a).float().sum())(a), x.grad)
+    with pytest.raises(NotImplementedError, match="forward-mode"):
+        torch.func.jvp(f, (a,), (a,))
+    with pytest.raises(NotImplementedError, match="vmap"):
+        torch.func.vmap(f)(a[None])
+    dual = torch.autograd.forward_ad
+    with dual.dual_level(), pytest.raises(NotImplementedError, match="forward-mode"):
+        f(dual.make_dual(a, a))
 
 
 def test_gradients_against_fp64():
@@ -150,9 +217,12 @@ def test_opcheck(order):
     a, w = data(12, 8).requires_grad_(), data(3, 4, 8, seed=1).requires_grad_()
     dc, offsets = data(12, 4, seed=2), torch.tensor([0, 5, 5, 12])
     ops = torch.ops.detgemm
-    torch.library.opcheck(ops.grouped.default, (a, w, offsets, order))
-    torch.library.opcheck(ops.grouped_grad_a.default, (dc, w.detach(), offsets, order))
-    torch.library.opcheck(ops.grouped_grad_b.default, (a.detach(), dc, offsets, order, True))
+    bias, start = data(3, 4, seed=3).requires_grad_(), data(12, 4, dtype=torch.float32)
+    state = data(3, 4, 8, dtype=torch.float32)
+    torch.library.opcheck(ops.grouped.default, (a, w, offsets, None, None, order, False))
+    torch.library.opcheck(ops.grouped.default, (a, w, offsets, start, bias, order, True))
+    torch.library.opcheck(ops.grouped_grad_b.default, (a.detach(), dc, offsets, None, order, True))
+    torch.library.opcheck(ops.grouped_grad_b.default, (a, dc, offsets, state, order, True))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

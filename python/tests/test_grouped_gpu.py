@@ -4,7 +4,15 @@ not read, CUDA graphs, and offsets that are wrong."""
 import pytest
 
 torch = pytest.importorskip("torch")
-from grouped import EXPERTS, ROUTINGS, assert_experts_alone, assert_same, data  # noqa: E402
+from grouped import (  # noqa: E402
+    EXPERTS,
+    ROUTINGS,
+    assert_bias_and_state,
+    assert_experts_alone,
+    assert_same,
+    assert_weight_gradients_continued,
+    data,
+)
 
 import detgemm.torch as dt  # noqa: E402
 
@@ -30,6 +38,18 @@ def test_a_token_does_not_depend_on_how_many_came_to_its_expert(order):
     for count in range(1, 201):
         cuts = torch.tensor([0, 0, count, count], device="cuda")
         assert_same(dt.grouped_linear(rows[:count], w, cuts, order=order)[:1], alone)
+
+
+@ORDERS
+@pytest.mark.parametrize("cuts", ROUTINGS.values(), ids=ROUTINGS.keys())
+@pytest.mark.parametrize("shared", [False, True])
+def test_bias_and_state(order, cuts, shared):
+    assert_bias_and_state(order, cuts, shared, "cuda")
+
+
+@ORDERS
+def test_weight_gradients_continued_over_micro_batches(order):
+    assert_weight_gradients_continued(order, "cuda")
 
 
 @ORDERS

@@ -153,8 +153,99 @@ def test_forward_mode_derivatives_are_refused():
         with pytest.raises(NotImplementedError, match="forward-mode"):
             dt.matmul(dual, w, order="fma")
         assert_same(dt.matmul(x, w, order="fma"), dt.matmul(x.clone(), w, order="fma"))
-    with pytest.raises((NotImplementedError, RuntimeError)):
-        torch.func.jacfwd(lambda x: dt.matmul(x, w, order="fma"))(x)
+        with (
+            dt.deterministic_mode("fma", dtypes=(torch.float32,)),
+            pytest.raises(NotImplementedError, match="forward-mode"),
+        ):
+            torch.addmm(dual, torch.randn(4, 8), torch.randn(8, 8))
+    for call in (lambda x: dt.matmul(x, w, order="fma"), lambda x: dt.linear(x, w.t(), order="fma")):
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            torch.func.jacfwd(call)(x)
+        with pytest.raises(NotImplementedError, match="forward-mode"):
+            torch.func.jvp(call, (x,), (x,))
+
+
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_nested_tensors_are_named(layout):
+    nested = torch.nested.nested_tensor([normal(2, 8), normal(3, 8)], layout=layout)
+    for call in (
+        lambda: dt.matmul(nested, B),
+        lambda: dt.linear(nested, B.t()),
+        lambda: dt.linear(nested, B.t().clone().requires_grad_()),
+        lambda: dt.grad_weight(nested, nested),
+        lambda: dt.DetLinear(8, 3, dtype=BF16)(nested),
+    ):
+        with pytest.raises(TypeError, match="nested tensor"):
+            call()
+    with dt.deterministic_mode("fma") as mode:
+        assert F.linear(nested, B.t()).is_nested
+    assert mode.passed == {"linear: a nested tensor": 1}
+
+
+def test_other_layouts_are_named():
+    quantized = torch.quantize_per_tensor(A.float(), 0.1, 0, torch.qint8)
+    for wrong, match in (
+        (A.to_sparse(), "sparse_coo"),
+        (A.float().to_sparse_csr(), "sparse_csr"),
+        (A.float().to_mkldnn(), "mkldnn"),
+        (quantized, "quantized"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            dt.matmul(wrong, B)
+        with pytest.raises(TypeError, match=match):
+            dt.linear(B.t(), wrong)
+
+
+RECORDED = {
+    "grad": lambda layer: torch.func.grad(lambda x: layer(x).float().sum())(A),
+    "vmap": lambda layer: torch.func.vmap(layer)(A[None]),
+    "jvp": lambda layer: torch.func.jvp(layer, (A,), (A,)),
+    "jit.trace": lambda layer: torch.jit.trace(layer, (A,)),
+    "make_fx": lambda layer: torch.fx.experimental.proxy_tensor.make_fx(layer)(A),
+    "export": lambda layer: torch.export.export(layer, (A,)),
+    "meta": lambda layer: copy.deepcopy(layer).to("meta")(A.to("meta")),
+    "fullgraph": lambda layer: torch.compile(layer, backend="aot_eager", fullgraph=True)(A),
+}
+
+
+@pytest.mark.parametrize("how", RECORDED)
+def test_gradients_beside_autograd_are_not_lost_in_silence(how):
+    torch._dynamo.reset()
+    layer = dt.DetLinear(8, 3, dtype=BF16, grad_accum="fp32")
+    with pytest.raises(Exception, match=r"beside autograd|disable|Unsupported") as caught:
+        RECORDED[how](layer)
+    if how == "fullgraph" and torch.__version__ >= "2.8":
+        assert "leave out fullgraph=True" in str(caught.value)
+
+
+def test_distributed_tensors_are_named():
+    pytest.importorskip("torch.distributed.tensor")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        b = distribute_tensor(B, mesh, [Replicate()])
+        for call in (lambda: dt.matmul(A, b), lambda: dt.matmul(b.t(), b), lambda: dt.linear(A, b.t())):
+            with pytest.raises(NotImplementedError, match="to_local"):
+                call()
+        with pytest.raises(TypeError, match="DTensor"):
+            dt.DetLinear(8, 3, dtype=BF16, grad_accum="fp32")(distribute_tensor(A, mesh, [Replicate()]))
+        layer = dt.DetLinear(8, 3, dtype=BF16, grad_accum="fp32")
+        with pytest.raises(ValueError, match="fully_shard"):
+            fully_shard(layer, mesh=mesh)
+        layer = dt.DetLinear(8, 3, dtype=BF16)
+        expected = layer(A)
+        fully_shard(layer, mesh=mesh)
+        result = layer(A)
+        assert_same(result, expected)
+        result.sum().backward()
+        assert layer.weight.grad is not None
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_fx():

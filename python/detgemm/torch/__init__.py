@@ -10,7 +10,7 @@ from detgemm.torch._det_gemm_op import (
     MusaDetGemmOp,
 )
 from detgemm.torch._functional import grad_weight, linear, matmul
-from detgemm.torch._grouped import grouped_linear
+from detgemm.torch._grouped import grouped_grad_weight, grouped_linear
 from detgemm.torch._linear import Conversion, DetLinear, convert
 from detgemm.torch._mode import (
     deterministic_mode,
@@ -31,6 +31,7 @@ __all__ = [
     "deterministic_mode",
     "deterministic_module",
     "grad_weight",
+    "grouped_grad_weight",
     "grouped_linear",
     "is_deterministic",
     "linear",

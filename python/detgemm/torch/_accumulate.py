@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from detgemm.torch import _kernels, _ops
+from detgemm.torch._plain import check_real, uncompiled
 
 # Where the state is kept, on the parameter: the convention of Megatron's optimisers.
 STATE = "main_grad"
@@ -46,7 +47,8 @@ def check_parameters(*parameters: Optional[Tensor]) -> None:
         if parameter is not None and not parameter.is_leaf:
             raise ValueError(
                 "grad_accum keeps the gradient with the parameter, but this layer's weight or bias is "
-                "computed from others (a parametrization); use grad_accum=None"
+                "computed from others (a parametrization, or a view of FSDP's flat parameter); use "
+                "grad_accum=None"
             )
 
 
@@ -128,10 +130,17 @@ class AccumulatingLinear(torch.autograd.Function):
         return grads[0], None, None, None, None, None
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+_WHAT = "a layer with grad_accum keeps its gradients beside autograd"
+
+
+@uncompiled(
+    f"{_WHAT}, which a graph cannot do; leave out fullgraph=True (everything else is compiled), or use "
+    f"grad_accum=None and add up the gradients yourself"
+)
 def linear(layer: Any, x: Tensor, order: str, how: Options) -> Tensor:
     """The layer's product. A compiler leaves it alone: its backward has side effects."""
     check_parameters(layer.weight, layer.bias)
+    check_real(_WHAT, x, layer.weight, layer.bias)
     weight: Tensor = layer.weight
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)

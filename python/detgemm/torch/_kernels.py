@@ -76,8 +76,23 @@ def strided(x: torch.Tensor) -> Strided:
     return Strided(x.data_ptr(), DTYPES[x.dtype], tuple(x.shape), x.stride())
 
 
+def check_kind(x: torch.Tensor, name: str) -> None:
+    """Refuses tensors that are no memory with a size and strides for each dimension."""
+    if x.is_nested:
+        raise TypeError(
+            f"{name} is a nested tensor; detgemm takes one matrix of all rows: for a jagged x, "
+            f"torch.nested.nested_tensor_from_jagged(linear(x.values(), weight), x.offsets())"
+        )
+    if x.is_quantized:
+        raise TypeError(f"{name} is a quantized tensor ({x.dtype}); use its dequantize() first")
+    if x.layout is not torch.strided:
+        raise TypeError(f"{name} has the layout {x.layout}; detgemm takes strided tensors")
+
+
 def check(a: torch.Tensor, b: torch.Tensor, names: tuple[str, str] = ("a", "b")) -> None:
     """Refuses element types and devices that cannot be right."""
+    check_kind(a, names[0])
+    check_kind(b, names[1])
     if a.dtype not in DTYPES:
         raise TypeError(
             f"{names[0]} is {a.dtype}; detgemm takes torch.bfloat16, torch.float16 and, for the fma "
@@ -89,8 +104,12 @@ def check(a: torch.Tensor, b: torch.Tensor, names: tuple[str, str] = ("a", "b"))
         raise ValueError(
             f"{names[0]} is on {a.device} and {names[1]} on {b.device}; move them to one device"
         )
-    if a.layout is not torch.strided or b.layout is not torch.strided:
-        raise TypeError(f"{names[0]} and {names[1]} must be strided tensors, not sparse ones")
+
+
+def check_order(a: torch.Tensor, order: str) -> None:
+    """Refuses what the order does not have."""
+    if order == "tc16" and a.dtype is torch.float32:
+        raise TypeError("the tc16 order takes BF16 or F16, not FP32; use order='fma', or round first")
 
 
 def product_shape(
@@ -109,14 +128,13 @@ def product_shape(
             f"shapes {tuple(a.shape)} of a and {tuple(b.shape)} of b do not go together: the sum runs "
             f"over {a.shape[-1]} elements of a and {b.shape[-2]} of b"
         )
-    if order == "tc16" and a.dtype is torch.float32:
-        raise TypeError("the tc16 order takes BF16 or F16, not FP32; use order='fma', or round first")
+    check_order(a, order)
     batch: tuple[int, ...] = ()
     if a.dim() > 2 or b.dim() > 2:
         batch = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
     shape = (*batch, a.shape[-2], b.shape[-1])
     if start is not None:
-        _check_state(start, shape, a.device)
+        check_state(start, shape, a.device)
     _check_bias(bias, shape[-1], a.device)
     return shape
 
@@ -131,7 +149,7 @@ def _check_bias(bias: Optional[torch.Tensor], columns: int, device: torch.device
         )
 
 
-def _check_state(start: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+def check_state(start: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
     if start.dtype != torch.float32:
         raise TypeError(f"start is {start.dtype}; the state to continue from is torch.float32")
     if tuple(start.shape) != tuple(shape) or start.device != device:
@@ -177,7 +195,7 @@ def _matrix(
     device = a.device
     if code is None or b.dtype is not dtype or b.device != device:
         return None
-    if a.layout is not torch.strided or b.layout is not torch.strided:
+    if a.layout is not torch.strided or b.layout is not torch.strided or a.is_nested or b.is_nested:
         return None
     left, right = a.stride(), b.stride()
     if len(left) != 2 or len(right) != 2:
@@ -245,8 +263,7 @@ def linear_shape(
             f"the input is {tuple(a.shape)} and weight {tuple(weight.shape)}; the input's last "
             f"dimension must be {k}"
         )
-    if order == "tc16" and a.dtype is torch.float32:
-        raise TypeError("the tc16 order takes BF16 or F16, not FP32; use order='fma', or round first")
+    check_order(a, order)
     _check_bias(bias, n, a.device)
     return (*a.shape[:-1], n)
 
@@ -283,7 +300,7 @@ def grad_weight_shape(
         )
     shape = (dc.shape[-1], a.shape[-1])
     if start is not None:
-        _check_state(start, shape, a.device)
+        check_state(start, shape, a.device)
     return shape
 
 

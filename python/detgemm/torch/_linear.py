@@ -40,6 +40,15 @@ class DetLinear(nn.Linear):
         self.grad_accum, self.grad_pad = grad_accum, grad_pad
         self.order = None if order is None else _orders.check(order)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_accumulation", None) is not None and hasattr(value, "to_local"):
+            raise ValueError(
+                f"{name} becomes a {type(value).__name__}: sharding a layer (fully_shard) throws away "
+                f"the parameter that grad_accum={self.grad_accum!r} keeps the gradient with; use "
+                f"grad_accum=None"
+            )
+        super().__setattr__(name, value)
+
     @classmethod
     def from_linear(
         cls,

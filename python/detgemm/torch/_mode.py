@@ -136,8 +136,8 @@ class deterministic_mode(TorchFunctionMode):  # noqa: N801 (reads like torch.no_
                 return "nothing to round" if exact else f"dtype {x.dtype}"
             if x.dtype != tensors[0].dtype:
                 return "operands of different dtypes"
-            if x.layout is not torch.strided:
-                return f"layout {x.layout}"
+            if x.layout is not torch.strided or x.is_nested:
+                return "a nested tensor" if x.is_nested else f"layout {x.layout}"
         return None
 
 

@@ -39,57 +39,64 @@ def _fake_grad_weight(a: Tensor, dc: Tensor, start: Optional[Tensor], order: str
     return a.new_empty(shape, dtype=torch.float32 if fp32 else a.dtype)
 
 
-_OPERATORS: dict[str, Callable[..., Tensor]] = {
-    "matmul": torch.ops.detgemm.matmul.default,
-    "linear": torch.ops.detgemm.linear.default,
-    "grad_weight": torch.ops.detgemm.grad_weight.default,
-}
-_KERNELS: dict[str, Callable[..., Tensor]] = {
-    "matmul": _kernels.matmul,
-    "linear": _kernels.linear,
-    "grad_weight": _kernels.grad_weight,
-}
-_transformed: dict[str, Callable[..., Tensor]] = {}  # filled at the end
+_transformed: dict[str, Callable[..., Tensor]] = {}  # filled by register
 
 
-def _check_arguments(name: str, args: tuple[Any, ...]) -> None:
+def _no_forward_mode(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name} has no forward-mode derivative; use backward, torch.func.vjp or jacrev"
+    )
+
+
+def _check_arguments(name: str, schema: Any, tensors: tuple[Any, ...]) -> None:
     """What the dispatcher would say less clearly, or not at all."""
-    for index, x in enumerate(args[:-2]):
-        if not isinstance(x, Tensor) and (index < 2 or x is not None):
-            argument = _OPERATORS[name]._schema.arguments[index].name  # type: ignore[attr-defined]
-            raise TypeError(f"{argument} is a {type(x).__name__}; {name} takes tensors")
-        if (
-            forward_ad._current_level >= 0
-            and x is not None
-            and forward_ad.unpack_dual(x).tangent is not None
-        ):
-            raise NotImplementedError(
-                f"{name} has no forward-mode derivative; use backward, torch.func.vjp or jacrev"
-            )
+    for argument, x in zip(schema.arguments, tensors):
+        if not isinstance(x, Tensor):
+            if x is None and argument.type.kind() == "OptionalType":
+                continue
+            raise TypeError(f"{argument.name} is a {type(x).__name__}; {name} takes tensors")
+        _kernels.check_kind(x, argument.name)
+        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None:
+            raise _no_forward_mode(name)
 
 
-def _entry(name: str) -> Callable[..., Tensor]:
+def _distributed(operator: Callable[..., Tensor], *args: Any) -> Tensor:
+    """On DTensors, as far as somebody registered how to shard the operator."""
+    try:
+        return operator(*args)
+    except (NotImplementedError, RuntimeError) as error:
+        raise NotImplementedError(
+            "an operand is a DTensor, and how to shard detgemm's products is not registered; give "
+            "x.to_local() of operands that are whole where they are summed over, or use "
+            "detgemm.torch.parallel's layers"
+        ) from error
+
+
+def entry(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The operator; its kernel alone where nobody watches; and within torch.func transforms, which
     know no gradients of operators, an autograd.Function around it."""
-    operator = _OPERATORS[name]
-    kernel = _KERNELS[name]
+    operator: Callable[..., Tensor] = getattr(torch.ops.detgemm, name).default
+    schema: Any = operator._schema  # type: ignore[attr-defined]
+    count = sum("Tensor" in str(argument.type) for argument in schema.arguments)
 
     def call(*args: Any) -> Tensor:
         if not torch.compiler.is_compiling():
-            tensors = args[:-2]
+            tensors = args[:count]
             if plain(*tensors) and not needs_gradient(*tensors):
                 return kernel(*args)
+            _check_arguments(name, schema, tensors)
             if torch._C._are_functorch_transforms_active():
                 return _transformed[name](*args)
-            _check_arguments(name, args)
+            if any(hasattr(x, "to_local") for x in tensors):
+                return _distributed(operator, *args)
         return operator(*args)
 
     return call
 
 
-matmul = _entry("matmul")
-linear = _entry("linear")
-grad_weight = _entry("grad_weight")
+matmul = entry("matmul", _kernels.matmul)
+linear = entry("linear", _kernels.linear)
+grad_weight = entry("grad_weight", _kernels.grad_weight)
 
 
 # ---- gradients: sums in the same order, as operators, so that they can be differentiated again --
@@ -280,9 +287,12 @@ def scaled_sum(
 ) -> Tensor:
     """beta * added + alpha * state in FP32, rounded once to dtype."""
     arguments = (state, added, float(beta), float(alpha), _NAMES[dtype], order)
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        return _scaled_sum(*arguments)
-    result: Tensor = torch.ops.detgemm.scaled_sum.default(*arguments)
+    operator = torch.ops.detgemm.scaled_sum.default
+    if not torch.compiler.is_compiling():
+        _check_arguments("scaled_sum", operator._schema, (state, added))
+        if torch._C._are_functorch_transforms_active():
+            return _scaled_sum(*arguments)
+    result: Tensor = operator(*arguments)
     return result
 
 
@@ -400,15 +410,20 @@ def _autocast(op: Callable[..., Tensor], key: str, device: str) -> Callable[...,
 
 
 def _transformable(
+    name: str,
     operator: Callable[..., Tensor],
     backward: Callable[..., Any],
     save: Callable[..., None],
     vmap: Callable[..., Any],
 ) -> Callable[..., Tensor]:
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise _no_forward_mode(name)
+
     members = {
         "forward": staticmethod(operator),
         "setup_context": staticmethod(save),
         "backward": staticmethod(backward),
+        "jvp": staticmethod(jvp),
         "vmap": staticmethod(vmap),
     }
     function = type("DetGemmFunction", (torch.autograd.Function,), members)
@@ -416,16 +431,19 @@ def _transformable(
     return apply
 
 
-def _register(
+def register(
     name: str,
+    kernel: Callable[..., Tensor],
     fake: Callable[..., Tensor],
     backward: Callable[..., Any],
     save: Callable[..., None],
     vmap: Callable[..., Any],
 ) -> None:
-    operator = _OPERATORS[name]
+    """Gives a defined operator its kernel, its shape, its gradient, and its rules for vmap and
+    autocast, which makes the first two operands the autocast dtype."""
+    operator = getattr(torch.ops.detgemm, name).default
     for key in KEYS:
-        LIBRARY.impl(name, _KERNELS[name], key)
+        LIBRARY.impl(name, kernel, key)
     full = f"detgemm::{name}"
     torch.library.register_fake(full, fake, lib=LIBRARY)
     torch.library.register_autograd(full, backward, setup_context=save, lib=LIBRARY)
@@ -434,13 +452,14 @@ def _register(
     for key, device in AUTOCAST.items():
         if hasattr(torch._C.DispatchKey, key):
             LIBRARY.impl(name, _autocast(operator, key, device), key)
-    _transformed[name] = _transformable(operator, backward, save, vmap)
+    _transformed[name] = _transformable(name, operator, backward, save, vmap)
 
 
-_register("matmul", _fake_matmul, _matmul_backward, _save_matmul, _vmap_matmul)
-_register("linear", _fake_linear, _linear_backward, _save_linear, _vmap_linear)
-_register(
+register("matmul", _kernels.matmul, _fake_matmul, _matmul_backward, _save_matmul, _vmap_matmul)
+register("linear", _kernels.linear, _fake_linear, _linear_backward, _save_linear, _vmap_linear)
+register(
     "grad_weight",
+    _kernels.grad_weight,
     _fake_grad_weight,
     _grad_weight_backward,
     _save_grad_weight,

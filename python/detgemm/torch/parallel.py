@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from detgemm import _orders
 from detgemm.torch import _accumulate, _kernels, _ops
+from detgemm.torch._plain import check_real, uncompiled
 from detgemm.torch._ranks import RankError, Ranks
 from detgemm.torch._reduction import OrderedReduction, ordered_sum
 
@@ -355,8 +356,10 @@ class _Parallel(nn.Module):
         count = self.ranks.count
         return [rows * r // count for r in range(count + 1)]
 
+    @uncompiled("a layer split over ranks talks to the other ranks, which a graph cannot do")
     def forward(self, x: Tensor) -> Tensor:
         weight: Tensor = self.weight
+        check_real("a layer split over ranks talks to the other ranks", x, weight, self.bias)
         if self.accumulation is not None:
             _accumulate.check_parameters(self.weight, self.bias)
         if torch.is_autocast_enabled(x.device.type):
