@@ -1,34 +1,8 @@
-/* A test double of libmusa.so.1 that hands every call to an NVIDIA driver: with NVIDIA images in
- * place of MUSA ones, the MUSA back end's host path runs on an NVIDIA GPU. The device calls itself
- * mp 3.1. Build it as a shared library named libmusa.so.1. */
-#include <dlfcn.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+/* A test double of libmusa.so.1 that hands every call to an NVIDIA driver. The device calls itself
+ * mp 3.1, or what the environment's FORWARD_MP says, such as 21. Build it as a shared library named
+ * libmusa.so.1. */
+#include "forward.h"
 
-static void *find(const char *name) {
-  static void *library;
-  if (library == NULL) library = dlopen("libcuda.so.1", RTLD_NOW);
-  void *address = library ? dlsym(library, name) : NULL;
-  if (address == NULL) {
-    fprintf(stderr, "the MUSA double finds no %s in libcuda.so.1\n", name);
-    abort();
-  }
-  return address;
-}
-
-typedef unsigned long long word;
-typedef int call(word, word, word, word, word, word);
-
-/* All arguments are integers and pointers, which travel alike. */
-#define FORWARD(musa, cuda)                                                            \
-  __attribute__((visibility("default"))) int musa(word, word, word, word, word, word); \
-  int musa(word a, word b, word c, word d, word e, word f) {                           \
-    static call *to;                                                                   \
-    if (to == NULL) *(void **)&to = find(cuda);                                        \
-    return to(a, b, c, d, e, f);                                                       \
-  }
 FORWARD(muInit, "cuInit")
 FORWARD(muGetErrorName, "cuGetErrorName")
 FORWARD(muDriverGetVersion, "cuDriverGetVersion")
@@ -67,26 +41,18 @@ FORWARD(muEventDestroy_v2, "cuEventDestroy_v2")
 FORWARD(muEventRecord, "cuEventRecord")
 FORWARD(muEventSynchronize, "cuEventSynchronize")
 FORWARD(muEventElapsedTime, "cuEventElapsedTime")
+FORWARD_LAUNCH(muLaunchKernel)
 
-__attribute__((visibility("default"))) int muDeviceGetAttribute(int *value, int attribute,
-                                                                int device);
+EXPORT int muDeviceGetAttribute(int *value, int attribute, int device);
 int muDeviceGetAttribute(int *value, int attribute, int device) {
-  enum { MAJOR = 75, MINOR = 76 };
-  int (*to)(int *, int, int);
-  *(void **)&to = find("cuDeviceGetAttribute");
-  const int error = to(value, attribute, device);
-  if (error == 0 && attribute == MAJOR) *value = 3;
-  if (error == 0 && attribute == MINOR) *value = 1;
-  return error;
-}
-
-__attribute__((visibility("default"))) int muLaunchKernel(void *, unsigned, unsigned, unsigned,
-                                                          unsigned, unsigned, unsigned, unsigned,
-                                                          void *, void **, void **);
-int muLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                   unsigned bz, unsigned shared, void *stream, void **parameters, void **extra) {
-  static int (*to)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                   void *, void **, void **);
-  if (to == NULL) *(void **)&to = find("cuLaunchKernel");
-  return to(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);
+  enum { MAJOR = 75, MINOR = 76, WARP = 10, SHARED_OPTIN = 97, KIB = 1024 };
+  const char *wanted = getenv("FORWARD_MP");
+  const int mp = wanted ? atoi(wanted) : 31;
+  const int error = cuda_attribute(value, attribute, device);
+  if (error != 0) return error;
+  if (attribute == MAJOR) *value = mp / 10;
+  if (attribute == MINOR) *value = mp % 10;
+  if (attribute == WARP) *value = mp >= 31 ? 32 : 128;
+  if (attribute == SHARED_OPTIN) *value = (mp >= 31 ? 192 : mp >= 22 ? 72 : 28) * KIB;
+  return 0;
 }

@@ -2,7 +2,7 @@
  * children, pointers the device cannot use, and (with --sweep, for compute-sanitizer) every row on
  * small odd shapes in memory without a byte to spare.
  *
- *   test_gpu_device [--sweep] [--repeats N]
+ *   test_gpu_device [--sweep] [--repeats N] [--device NAME]
  *
  * Without a GPU everything counts as skipped. */
 #include <dlfcn.h>
@@ -48,7 +48,8 @@ typedef unsigned long long pointer; /* CUdeviceptr */
 CUDA_FUNCTIONS(FIELD)
 #undef FIELD
 
-static void *context; /* the primary one */
+static const char *name = "cuda:0"; /* or a double's that runs on the same driver */
+static void *context;               /* the primary one */
 static int repeats = 1000;
 
 static bool load(void) {
@@ -297,7 +298,7 @@ static void *open_and_compute(void *data) {
   long failures = 0;
   for (int i = 0; i < 20; i++) {
     dg_device *device;
-    if (dg_device_open("cuda:0", &device) != DG_OK) return (void *)1;
+    if (dg_device_open(name, &device) != DG_OK) return (void *)1;
     failures += dg_gemm(device, &x->args) != DG_OK;
     dg_device_close(device);
   }
@@ -325,7 +326,7 @@ static void forked(dg_device *device, dg_device *cpu) {
   if (child == 0) {
     dg_device *mine;
     const bool good = dg_gemm(device, &x.args) == DG_ERROR_DEVICE &&
-                      dg_device_open("cuda:0", &mine) == DG_ERROR_DEVICE &&
+                      dg_device_open(name, &mine) == DG_ERROR_DEVICE &&
                       strstr(dg_last_error(), "forked") != NULL;
     _exit(good ? 0 : 1);
   }
@@ -343,7 +344,7 @@ static void sweep(dg_device *device) {
                                       {72, 264, 80}, {5, 7, 0}};
   static const dg_dtype dtypes[][2] = {{DG_BF16, DG_BF16}, {DG_F16, DG_F32}};
   static subject rows[MAX_SUBJECTS];
-  const int count = subjects_open("cuda:0", NULL, rows);
+  const int count = subjects_open(name, NULL, rows);
   for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
     for (int layout = 0; layout < 3; layout++)
       for (int o = 0; o < 2; o++) {
@@ -455,8 +456,9 @@ int main(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--sweep") == 0) sweeping = true;
     else if (strcmp(argv[i], "--repeats") == 0 && i + 1 < argc) repeats = atoi(argv[++i]);
+    else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) name = argv[++i];
   }
-  if (dg_device_open("cuda:0", &device) != DG_OK) {
+  if (dg_device_open(name, &device) != DG_OK) {
     test_skipped("everything: %s", dg_last_error());
     counts_end();
     return 0;
