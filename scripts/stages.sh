@@ -79,6 +79,8 @@ stage_opencl() {
   need ocl-icd-libopencl1 pocl-opencl-icd || { skip "OpenCL: no driver" && return; }
   [ -x "$out/gcc/tools/detgemm" ] || build gcc -DCMAKE_C_COMPILER=gcc || return
   check "detgemm verify --quick on OpenCL" "$out/gcc/tools/detgemm" verify --quick --device opencl:0
+  program "OpenCL memory, queues and contexts" env POCL_DEVICES="pthread basic" \
+    "$out/gcc/tests/test_opencl"
 }
 
 # Whether the tests can fail.
@@ -93,11 +95,11 @@ need_clang() {
 
 stage_clang() {
   need_clang || { skip "clang is missing" && return; }
-  build clang -DCMAKE_C_COMPILER=clang -DDETGEMM_CUDA=OFF && suite clang -E '^(check|gpu_host.*|verify_.*)$'
+  build clang -DCMAKE_C_COMPILER=clang -DDETGEMM_CUDA=OFF && suite clang -E '^(check|gpu_host.*|verify_.*|opencl)$'
 }
 
 stage_sanitizers() {
-  build asan --preset asan -B "$out/asan" && suite asan -E '^(installed|check_new_seed|verify_.*)$'
+  build asan --preset asan -B "$out/asan" && suite asan -E '^(installed|check_new_seed|verify_.*|opencl)$'
 }
 
 stage_threads() {

@@ -8,9 +8,11 @@ typedef int int32_t;
 typedef long int64_t;
 typedef uint uint32_t;
 typedef ulong dg_address;
+typedef ulong dg_const_address;
 #else
 #include <stdint.h>
 typedef void *dg_address;
+typedef const void *dg_const_address;
 #endif
 
 /* Element (i, j) of product z is at data + z * bs + i * rs + j * cs, in elements of dtype. The
@@ -44,9 +46,9 @@ typedef struct dg_problem {
 typedef struct dg_grouped {
   dg_problem p;
   int64_t groups;
-  const void *offsets;  /* groups + 1 of them, where the device can read them */
-  int32_t offset_bytes; /* 4 or 8 */
-  int32_t split;        /* a dg_split */
+  dg_const_address offsets; /* groups + 1 of them, where the device can read them */
+  int32_t offset_bytes;     /* 4 or 8 */
+  int32_t split;            /* a dg_split */
 } dg_grouped;
 
 #endif

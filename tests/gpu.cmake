@@ -85,6 +85,9 @@ if(hip_known AND PYTHON3)
   set_tests_properties(hip_code PROPERTIES TIMEOUT 300)
 endif()
 
+detgemm_test(opencl test_opencl)
+target_link_libraries(test_opencl PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+
 # What needs a real GPU; skipped with a count where there is none.
 detgemm_test(gpu_device test_gpu_device)
 detgemm_test(gpu_device_sweep test_gpu_device --sweep)

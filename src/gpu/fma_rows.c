@@ -97,8 +97,8 @@ void dg_fma_naive_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu
 
 /* How many tiles there are is known on the device only. */
 void dg_fma_grouped_prepare(const dg_problem *p, const dg_gpu_facts *facts, dg_gpu_launch *launch) {
-  (void)p;
   set_blocks(4 * (int64_t)facts->multiprocessors, launch);
   launch->block = FMA_GROUPED_THREADS;
   launch->shared_bytes = 4 * FMA_GROUPED_FLOATS;
+  launch->tuning.v[DG_FMA_FLAGS] = flags_of(p);
 }

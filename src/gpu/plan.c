@@ -74,3 +74,29 @@ dg_status dg_gpu_pick(const dg_device *device, const dg_gpu_kernel *(*row)(int i
   *kernel = found;
   return found >= 0 ? DG_OK : nothing_fits(device, p);
 }
+
+static dg_status find_grouped(const dg_device *device, const dg_gpu_kernel *(*row)(int index),
+                              int order, int *kernel) {
+  const char *why = "it has no such kernel";
+  for (int i = 0; i < device->kernel_count; i++) {
+    if (row(i)->fits != dg_gpu_fits_grouped || row(i)->order != order) continue;
+    *kernel = i;
+    why = device->kernels[i].withheld;
+    if (why == NULL) return DG_OK;
+  }
+  return dg_fail(DG_ERROR_UNSUPPORTED,
+                 "%s computes no grouped products in the %s order: %s; call dg_gemm for each "
+                 "group's rows, which gives the same bits",
+                 device->name, order == DG_ORDER_FMA ? "fma" : "tc16", why);
+}
+
+dg_status dg_gpu_pick_grouped(const dg_device *device, const dg_gpu_kernel *(*row)(int index),
+                              const dg_grouped *g, int *kernel) {
+  dg_status status = dg_gpu_check_alignment(&g->p);
+  if (status == DG_OK) status = find_grouped(device, row, g->p.order, kernel);
+  if (status != DG_OK || g->groups == 0) return status;
+  if ((uintptr_t)g->offsets % (uintptr_t)g->offset_bytes == 0) return DG_OK;
+  return dg_fail(DG_ERROR_ARGUMENT,
+                 "groups.offsets is %p; on a GPU it must be a multiple of its element's %d bytes",
+                 g->offsets, (int)g->offset_bytes);
+}

@@ -16,4 +16,9 @@ double dg_gpu_cost(const dg_gpu_kernel *row, const dg_gpu_facts *facts, const dg
 dg_status dg_gpu_pick(const dg_device *device, const dg_gpu_kernel *(*row)(int index),
                       const dg_gpu_facts *facts, const dg_problem *p, int *kernel);
 
+/* The row for grouped products of g's order; else an error that says why there is none, or what is
+ * not aligned. */
+dg_status dg_gpu_pick_grouped(const dg_device *device, const dg_gpu_kernel *(*row)(int index),
+                              const dg_grouped *g, int *kernel);
+
 #endif

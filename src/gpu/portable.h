@@ -28,7 +28,19 @@ typedef uint4 dg_uint4;
   __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void name(   \
       __global char *a_data, __global char *b_data, __global char *out_data, \
       __global char *start_data, __global char *bias_data, const first, const dg_gpu_tuning t)
+#define DG_GROUPED_KERNEL(name, threads, blocks)                                              \
+  __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void name(                    \
+      __global char *a_data, __global char *b_data, __global char *out_data,                  \
+      __global char *start_data, __global char *bias_data, __global const char *offsets_data, \
+      const dg_grouped g, const dg_gpu_tuning t)
 #define DG_DATA(operand) (operand##_data + p.operand.data)
+#define DG_OFFSETS(g) (offsets_data ? offsets_data + (g).offsets : (__global const char *)0)
+/* For a function that uses DG_DATA, behind its last parameter and argument. */
+#define DG_DATA_PARAMETERS                                                 \
+  , __global char *a_data, __global char *b_data, __global char *out_data, \
+      __global char *start_data, __global char *bias_data
+#define DG_DATA_ARGUMENTS , a_data, b_data, out_data, start_data, bias_data
+#define DG_MOVE(address, bytes) ((address) += (bytes))
 #define DG_BLOCK_MEMORY(name, floats) __local float name[floats] __attribute__((aligned(16)))
 
 #else
@@ -48,6 +60,11 @@ typedef struct dg_uint4 {
 #define DG_GLOBAL
 #define DG_BLOCK
 #define DG_DATA(operand) ((char *)p.operand.data)
+#define DG_OFFSETS(g) ((const char *)(g).offsets)
+#define DG_DATA_PARAMETERS
+#define DG_DATA_ARGUMENTS
+#define DG_MOVE(address, bytes) ((address) = (address) ? (char *)(address) + (bytes) : (char *)0)
+#define DG_GROUPED_KERNEL(name, threads, blocks) DG_KERNEL(dg_grouped g, name, threads, blocks)
 
 #if defined(__HIP__) /* clang without the HIP headers: builtins */
 #define DG_INLINE static __attribute__((device, always_inline))

@@ -73,19 +73,21 @@ bool dg_opencl_has_kernels(void); /* whether this build has them */
 dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **program);
 void dg_opencl_program_free(dg_opencl_program *x);
 
-/* memory.c: the five operands of a product as buffers and offsets. */
-enum { DG_OPENCL_OPERANDS = 5 };
+/* memory.c: the operands of a product, and a grouped product's offsets, as buffers and offsets. */
+enum { DG_OPENCL_OPERANDS = 5, DG_OPENCL_OFFSETS = DG_OPENCL_OPERANDS, DG_OPENCL_BUFFERS };
 typedef struct dg_opencl_memory {
   int count; /* of the stretches of plain memory that the operands lie in */
   struct dg_opencl_stretch {
     uintptr_t low, high;
     void *buffer;
     bool written, svm;
-  } stretches[DG_OPENCL_OPERANDS];
-  void *buffers[DG_OPENCL_OPERANDS]; /* a, b, out, start, bias; NULL: absent */
+  } stretches[DG_OPENCL_BUFFERS];
+  void *buffers[DG_OPENCL_BUFFERS]; /* a, b, out, start, bias, offsets; NULL: absent */
 } dg_opencl_memory;
-/* Makes the buffers, and changes the data pointers of p to offsets in them. */
-dg_status dg_opencl_bind(void *context, dg_problem *p, dg_opencl_memory *memory);
+/* Makes the buffers, and changes the data pointers of g and its product to offsets in them. */
+dg_status dg_opencl_bind(void *context, dg_grouped *g, dg_opencl_memory *memory);
+/* Whether a grouped product's offsets are in plain memory, where the host can check them. */
+bool dg_opencl_reads_offsets(const dg_opencl_memory *memory);
 /* Brings results back to plain memory, if there is any: the product is finished then. */
 dg_status dg_opencl_finish(void *queue, dg_opencl_memory *memory);
 void dg_opencl_unbind(dg_opencl_memory *memory);

@@ -1,4 +1,5 @@
 /* The OpenCL back end: opening a device and running a product. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,34 +20,55 @@ static dg_status forked_child(const dg_device *device) {
 
 /* ---- running ---- */
 
+/* Whether a caller's queue does what is asked of a stream; *context is where its buffers live. */
+static dg_status check_queue(const dg_opencl_state *state, void *queue, void **context) {
+  enum { CONTEXT = 0x1090, DEVICE = 0x1091, PROPERTIES = 0x1093, OUT_OF_ORDER = 1 };
+  void *device = NULL;
+  uint64_t properties = 0;
+  int error = dg_cl.clGetCommandQueueInfo(queue, CONTEXT, sizeof *context, context, NULL);
+  if (error == 0) error = dg_cl.clGetCommandQueueInfo(queue, DEVICE, sizeof device, &device, NULL);
+  if (error == 0)
+    error = dg_cl.clGetCommandQueueInfo(queue, PROPERTIES, sizeof properties, &properties, NULL);
+  if (error != 0) return dg_opencl_fail(error, "asking about the stream");
+  if (device != state->device)
+    return dg_fail(DG_ERROR_ARGUMENT, "stream is a command queue of another device than %s",
+                   state->description);
+  if (properties & OUT_OF_ORDER)
+    return dg_fail(DG_ERROR_ARGUMENT,
+                   "stream is an out-of-order command queue; pass one that runs in order");
+  return DG_OK;
+}
+
 /* The kernels for the context of a caller's queue, built when it is first seen. */
 static dg_status program_of(dg_opencl_state *state, void *queue, dg_opencl_program **program) {
-  enum { QUEUE_CONTEXT = 0x1090 };
   void *context = NULL;
   *program = state->programs;
   if (queue == NULL) return DG_OK;
-  const int error =
-      dg_cl.clGetCommandQueueInfo(queue, QUEUE_CONTEXT, sizeof context, &context, NULL);
-  if (error != 0) return dg_opencl_fail(error, "asking for the stream's context");
+  dg_status status = check_queue(state, queue, &context);
+  if (status != DG_OK) return status;
   while (*program && (*program)->context != context) *program = (*program)->next;
   if (*program) return DG_OK;
-  const dg_status status = dg_opencl_build(state->device, context, program);
+  status = dg_opencl_build(state->device, context, program);
   if (status != DG_OK) return status;
   (*program)->next = state->programs->next;
   state->programs->next = *program;
   return DG_OK;
 }
 
-/* Kernel arguments: the five buffers, the problem, the tuning. */
-static int set_arguments(void *kernel, const dg_opencl_memory *memory, const dg_problem *p,
-                         const dg_gpu_tuning *tuning) {
+static bool is_grouped(int row) { return dg_opencl_row(row)->fits == dg_gpu_fits_grouped; }
+
+/* Kernel arguments: the buffers, the product, the tuning. */
+static int set_arguments(void *kernel, const dg_opencl_memory *memory, const dg_grouped *g,
+                         bool grouped, const dg_gpu_tuning *tuning) {
+  const uint32_t buffers = grouped ? DG_OPENCL_BUFFERS : DG_OPENCL_OPERANDS;
   int error = 0;
-  for (uint32_t i = 0; i < DG_OPENCL_OPERANDS && error == 0; i++)
+  for (uint32_t i = 0; i < buffers && error == 0; i++)
     error = dg_cl.clSetKernelArg(kernel, i, sizeof memory->buffers[i],
                                  memory->buffers[i] ? &memory->buffers[i] : NULL);
-  if (error == 0) error = dg_cl.clSetKernelArg(kernel, DG_OPENCL_OPERANDS, sizeof *p, p);
   if (error == 0)
-    error = dg_cl.clSetKernelArg(kernel, DG_OPENCL_OPERANDS + 1, sizeof *tuning, tuning);
+    error = grouped ? dg_cl.clSetKernelArg(kernel, buffers, sizeof *g, g)
+                    : dg_cl.clSetKernelArg(kernel, buffers, sizeof g->p, &g->p);
+  if (error == 0) error = dg_cl.clSetKernelArg(kernel, buffers + 1, sizeof *tuning, tuning);
   return error;
 }
 
@@ -61,39 +83,62 @@ static dg_problem as_aligned(const dg_problem *p, const dg_problem *offsets) {
   return q;
 }
 
+static dg_status check_offsets(const dg_grouped *g) {
+  int64_t *first = malloc((size_t)(g->groups + 1) * sizeof *first);
+  if (first == NULL)
+    return dg_fail(DG_ERROR_MEMORY, "no memory for %" PRId64 " offsets", g->groups + 1);
+  const dg_status status = dg_grouped_offsets(g, first);
+  free(first);
+  return status;
+}
+
 static dg_status enqueue(dg_opencl_state *state, const dg_opencl_program *program, int row,
-                         const dg_problem *p, void *queue, dg_opencl_memory *memory) {
-  dg_problem offsets = *p;
+                         const dg_grouped *g, void *queue, dg_opencl_memory *memory) {
+  dg_grouped bound = *g;
   dg_gpu_launch launch = {0};
-  dg_status status = dg_opencl_bind(program->context, &offsets, memory);
+  dg_status status = dg_opencl_bind(program->context, &bound, memory);
+  if (status == DG_OK && g->offsets && dg_opencl_reads_offsets(memory)) status = check_offsets(g);
   if (status != DG_OK) return status;
-  const dg_problem aligned = as_aligned(p, &offsets);
+  const dg_problem aligned = as_aligned(&g->p, &bound.p);
   dg_opencl_row(row)->prepare(&aligned, &state->facts, &launch);
   const size_t local = launch.block, global = local * launch.grid[0];
-  int error = set_arguments(program->kernels[row], memory, &offsets, &launch.tuning);
+  int error = set_arguments(program->kernels[row], memory, &bound, is_grouped(row), &launch.tuning);
   if (error == 0)
     error = dg_cl.clEnqueueNDRangeKernel(queue, program->kernels[row], 1, NULL, &global, &local, 0,
                                          NULL, NULL);
   return error == 0 ? DG_OK : dg_opencl_fail(error, dg_opencl_row(row)->name);
 }
 
-static dg_status run(dg_device *device, const dg_problem *p, int row, void *stream) {
+static dg_status execute(dg_device *device, const dg_grouped *g, int row, void *stream) {
   dg_opencl_state *state = device->state;
   dg_opencl_program *program;
   dg_opencl_memory memory = {0};
-  bool fits, exchanged;
-  dg_problem ways[2];
   if (dg_gpu_forked()) return forked_child(device);
-  dg_gpu_both_ways(p, ways);
-  dg_gpu_cost(dg_opencl_row(row), &state->facts, ways, &fits, &exchanged);
   pthread_mutex_lock(&state->lock);
   dg_status status = program_of(state, stream, &program);
   void *queue = stream ? stream : program ? program->queue : NULL;
-  if (status == DG_OK) status = enqueue(state, program, row, &ways[exchanged], queue, &memory);
+  if (status == DG_OK) status = enqueue(state, program, row, g, queue, &memory);
   pthread_mutex_unlock(&state->lock);
   if (status == DG_OK) status = dg_opencl_finish(queue, &memory);
   dg_opencl_unbind(&memory);
   return status;
+}
+
+static dg_status run(dg_device *device, const dg_problem *p, int row, void *stream) {
+  const dg_opencl_state *state = device->state;
+  bool fits, exchanged;
+  dg_problem ways[2];
+  dg_gpu_both_ways(p, ways);
+  dg_gpu_cost(dg_opencl_row(row), &state->facts, ways, &fits, &exchanged);
+  const dg_grouped one = {.p = ways[exchanged], .groups = 1, .split = DG_SPLIT_M};
+  return execute(device, &one, row, stream);
+}
+
+static dg_status run_grouped(dg_device *device, const dg_grouped *g, void *stream) {
+  int row = 0;
+  const bool empty = g->groups == 0 || g->p.m == 0 || g->p.n == 0;
+  const dg_status status = dg_gpu_pick_grouped(device, dg_opencl_row, g, &row);
+  return status == DG_OK && !empty ? execute(device, g, row, stream) : status;
 }
 
 static dg_status choose(const dg_device *device, const dg_problem *p, int *kernel) {
@@ -252,4 +297,5 @@ const dg_backend dg_opencl_backend = {
     .choose = choose,
     .takes = takes,
     .run = run,
+    .run_grouped = run_grouped,
 };

@@ -32,6 +32,7 @@ static const dg_gpu_kernel rows[] = {
     {"fma_8x16_alone_opencl", "dg_fma_8x16_alone", NULL, DG_ORDER_FMA, 0, 999, tile_8x16_alone_fits,
      on_processors, tile_8x16_alone_prepare},
     DG_FMA_NAIVE_ROW("opencl", NULL, 0),
+    DG_FMA_GROUPED_ROW("opencl", NULL, 0),
 };
 _Static_assert(sizeof rows / sizeof rows[0] <= DG_OPENCL_MAX_ROWS, "raise DG_OPENCL_MAX_ROWS");
 
