@@ -5,17 +5,18 @@
 # first in PATH, STAND_IN_NVCC="nvcc -arch=sm_90" and -DDETGEMM_MUSA=ON, build tests/musa_forward.c as
 # libmusa.so.1, and
 #   LD_LIBRARY_PATH=FOLDER-OF-IT bench/baseline.sh BUILD/tools/detgemm musa:0
-# Goals: 3 times faster at 128 cubed, 8 times from 1024 cubed on.
+# More shapes, M x N x K, may follow. Goals: 3 times faster at 128 cubed, 8 times from 1024 cubed on.
 set -eu
-if [ $# -ne 2 ]; then
-  echo "usage: bench/baseline.sh TOOL DEVICE" >&2
+if [ $# -lt 2 ]; then
+  echo "usage: bench/baseline.sh TOOL DEVICE [MxNxK]..." >&2
   exit 2
 fi
 tool=$1 device=$2
+shift 2
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 shapes=()
-for shape in 128x128x128 256x512x512 512x1024x1024 1024x1024x1024 2048x2048x2048 4096x4096x4096; do
+for shape in 128x128x128 256x512x512 512x1024x1024 1024x1024x1024 2048x2048x2048 "$@"; do
   shapes+=(--shape "$shape")
 done
 for op in forward grad-a grad-b; do

@@ -13,7 +13,7 @@ fi
 build=$1 folder=$2
 mkdir -p "$folder/bin" "$folder/lib"
 programs=("$build/tools/detgemm")
-for test in test_gpu_device call_cost; do
+for test in test_gpu_device test_opencl call_cost; do
   [ -x "$build/tests/$test" ] && programs+=("$build/tests/$test")
 done
 for program in "${programs[@]}"; do

@@ -60,7 +60,8 @@ void *dg_opencl_device(int index);
 /* load.c: a failed call as a status and a sentence. */
 dg_status dg_opencl_fail(int error, const char *call);
 
-/* table.c */
+/* table.c. A row's arch_min: the kind of device it needs. */
+enum { DG_OPENCL_GPU = 0, DG_OPENCL_CPU = 1 };
 const dg_gpu_kernel *dg_opencl_row(int index); /* NULL past the end */
 enum { DG_OPENCL_MAX_ROWS = 16 };
 
@@ -70,7 +71,8 @@ typedef struct dg_opencl_program {
   void *context, *queue, *program, *kernels[DG_OPENCL_MAX_ROWS];
 } dg_opencl_program;
 bool dg_opencl_has_kernels(void); /* whether this build has them */
-dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **program);
+/* arch: DG_OPENCL_CPU or DG_OPENCL_GPU; context: NULL for one of our own. */
+dg_status dg_opencl_build(void *device, int arch, void *context, dg_opencl_program **program);
 void dg_opencl_program_free(dg_opencl_program *x);
 
 /* memory.c: the operands of a product, and a grouped product's offsets, as buffers and offsets. */
@@ -102,8 +104,6 @@ typedef struct dg_opencl_state {
   pthread_mutex_t lock;        /* of programs and of every kernel's arguments */
   dg_verdict verdicts[DG_OPENCL_MAX_ROWS];
 } dg_opencl_state;
-enum { DG_OPENCL_GPU = 0, DG_OPENCL_CPU = 1 };
-
 extern const dg_backend dg_opencl_backend;
 
 #endif

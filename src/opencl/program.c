@@ -5,20 +5,23 @@
 
 #include "opencl.h"
 
-#ifdef DETGEMM_OPENCL_KERNELS /* defined by the build where it embeds the text */
-DG_GPU_IMAGE(dg_opencl_fma_image);
+#ifdef DETGEMM_OPENCL_KERNELS /* defined by the build where it embeds the texts */
+DG_GPU_IMAGE(dg_opencl_gpu_text);
+DG_GPU_IMAGE(dg_opencl_processor_text);
 #else
-DG_GPU_NO_IMAGE(dg_opencl_fma_image);
+DG_GPU_NO_IMAGE(dg_opencl_gpu_text);
+DG_GPU_NO_IMAGE(dg_opencl_processor_text);
 #endif
 
 bool dg_opencl_has_kernels(void) {
-  const unsigned char *text = dg_opencl_fma_image; /* an array that is not there is NULL */
+  const unsigned char *text = dg_opencl_gpu_text; /* an array that is not there is NULL */
   return text != NULL;
 }
 
-static dg_status compile(void *device, dg_opencl_program *x) {
+static dg_status compile(void *device, int arch, dg_opencl_program *x) {
   enum { BUILD_LOG = 0x1183 };
-  const char *text = (const char *)dg_opencl_fma_image;
+  const char *text =
+      (const char *)(arch == DG_OPENCL_CPU ? dg_opencl_processor_text : dg_opencl_gpu_text);
   int error = 0;
   x->program = dg_cl.clCreateProgramWithSource(x->context, 1, &text, NULL, &error);
   if (error != 0) return dg_opencl_fail(error, "clCreateProgramWithSource");
@@ -31,17 +34,18 @@ static dg_status compile(void *device, dg_opencl_program *x) {
                  log);
 }
 
-static dg_status find_kernels(dg_opencl_program *x) {
+static dg_status find_kernels(int arch, dg_opencl_program *x) {
   const dg_gpu_kernel *row;
   int error = 0;
   for (int i = 0; (row = dg_opencl_row(i)) != NULL; i++) {
+    if (arch < row->arch_min) continue;
     x->kernels[i] = dg_cl.clCreateKernel(x->program, row->symbol, &error);
     if (error != 0) return dg_opencl_fail(error, row->symbol);
   }
   return DG_OK;
 }
 
-dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **program) {
+dg_status dg_opencl_build(void *device, int arch, void *context, dg_opencl_program **program) {
   int error = 0;
   *program = NULL;
   dg_opencl_program *x = calloc(1, sizeof *x);
@@ -54,8 +58,8 @@ dg_status dg_opencl_build(void *device, void *context, dg_opencl_program **progr
     x->queue = dg_cl.clCreateCommandQueue(x->context, device, 0, &error);
     if (error != 0) status = dg_opencl_fail(error, "clCreateCommandQueue");
   }
-  if (status == DG_OK) status = compile(device, x);
-  if (status == DG_OK) status = find_kernels(x);
+  if (status == DG_OK) status = compile(device, arch, x);
+  if (status == DG_OK) status = find_kernels(arch, x);
   if (status == DG_OK) *program = x;
   else dg_opencl_program_free(x);
   return status;

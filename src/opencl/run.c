@@ -48,7 +48,7 @@ static dg_status program_of(dg_opencl_state *state, void *queue, dg_opencl_progr
   if (status != DG_OK) return status;
   while (*program && (*program)->context != context) *program = (*program)->next;
   if (*program) return DG_OK;
-  status = dg_opencl_build(state->device, context, program);
+  status = dg_opencl_build(state->device, state->facts.arch, context, program);
   if (status != DG_OK) return status;
   (*program)->next = state->programs->next;
   state->programs->next = *program;
@@ -202,11 +202,11 @@ static dg_status start(dg_opencl_state *state, int index) {
   dg_cl.clGetDeviceInfo(id, LOCAL_BYTES, sizeof local, &local, NULL);
   dg_cl.clGetDeviceInfo(id, COMPUTE_UNITS, sizeof units, &units, NULL);
   state->facts = (dg_gpu_facts){.arch = type & TYPE_CPU ? DG_OPENCL_CPU : DG_OPENCL_GPU,
-                                .multiprocessors = units ? (int)units : 1,
+                                .multiprocessors = units > 0 && units < 4096 ? (int)units : 1,
                                 .shared_bytes = local < INT32_MAX ? (int)local : INT32_MAX};
   snprintf(state->description, sizeof state->description, "%.80s, %.36s, %d compute units", name,
            version, state->facts.multiprocessors);
-  return dg_opencl_build(id, NULL, &state->programs);
+  return dg_opencl_build(id, state->facts.arch, NULL, &state->programs);
 }
 
 static dg_status allocate(void *context, void **data, size_t bytes) {
@@ -229,6 +229,13 @@ static void release(void *context, void *data) {
 static void info_of(const dg_device *device, int index, dg_kernel_info *info) {
   (void)device;
   *info = (dg_kernel_info){.name = dg_opencl_row(index)->name, .order = DG_ORDER_FMA};
+}
+
+/* Withholds the rows that this kind of device has no kernels of. */
+static void withhold(dg_device *device, int arch) {
+  for (int i = 0; i < device->kernel_count; i++)
+    if (arch < dg_opencl_row(i)->arch_min && device->kernels[i].withheld == NULL)
+      device->kernels[i].withheld = "is for processors";
 }
 
 static void stop(dg_opencl_state *state) {
@@ -256,6 +263,7 @@ static dg_status join(dg_device *device, int index) {
   while (dg_opencl_row(rows)) rows++;
   status = dg_device_list_kernels(device, rows, info_of);
   if (status != DG_OK) return status;
+  withhold(device, (*state)->facts.arch);
   const dg_probe_memory memory = {
       .alloc = allocate, .copy_in = copy, .copy_out = copy, .release = release, .large = true};
   return dg_probe(device, &memory, (*state)->verdicts);
