@@ -4,14 +4,11 @@
  * A view comes in as a tuple (address, dtype, rows, columns, row stride, column stride, batch
  * stride), strides in elements; None is a view that is not there. Addresses are plain integers, so
  * the same functions serve host and device memory; whoever calls keeps the memory alive. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "detgemm.h"
+#include "_core.h"
 
 /* ---- errors ---- */
 
-static PyObject *raise_status(dg_status status) {
+PyObject *core_raise(dg_status status) {
   PyObject *type = PyExc_RuntimeError;
   if (status == DG_ERROR_ARGUMENT) type = PyExc_ValueError;
   if (status == DG_ERROR_UNSUPPORTED) type = PyExc_NotImplementedError;
@@ -77,7 +74,7 @@ typedef struct device_object {
   PyObject_HEAD dg_device *device;
 } device_object;
 
-static dg_device *device_of(PyObject *self) { return ((device_object *)self)->device; }
+dg_device *core_device(PyObject *self) { return ((device_object *)self)->device; }
 
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   const char *name;
@@ -90,7 +87,7 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
   dg_status status;
   /* Opening proves every kernel, which takes milliseconds. */
   Py_BEGIN_ALLOW_THREADS status = dg_device_open(name, &device);
-  Py_END_ALLOW_THREADS if (status != DG_OK) return raise_status(status);
+  Py_END_ALLOW_THREADS if (status != DG_OK) return core_raise(status);
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   PyObject *self = allocate(type, 0);
   if (self == NULL) {
@@ -103,7 +100,7 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static void device_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
-  dg_device_close(device_of(self));
+  dg_device_close(core_device(self));
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(self);
   Py_DECREF(type);
@@ -113,8 +110,8 @@ static PyObject *device_gemm(PyObject *self, PyObject *tuple) {
   dg_gemm_args args;
   dg_status status;
   if (read_gemm(tuple, &args) != 0) return NULL;
-  Py_BEGIN_ALLOW_THREADS status = dg_gemm(device_of(self), &args);
-  Py_END_ALLOW_THREADS if (status != DG_OK) return raise_status(status);
+  Py_BEGIN_ALLOW_THREADS status = dg_gemm(core_device(self), &args);
+  Py_END_ALLOW_THREADS if (status != DG_OK) return core_raise(status);
   Py_RETURN_NONE;
 }
 
@@ -122,8 +119,8 @@ static PyObject *device_kernel(PyObject *self, PyObject *tuple) {
   dg_gemm_args args;
   dg_kernel_info info;
   if (read_gemm(tuple, &args) != 0) return NULL;
-  const dg_status status = dg_gemm_kernel(device_of(self), &args, &info);
-  return status == DG_OK ? PyUnicode_FromString(info.name) : raise_status(status);
+  const dg_status status = dg_gemm_kernel(core_device(self), &args, &info);
+  return status == DG_OK ? PyUnicode_FromString(info.name) : core_raise(status);
 }
 
 /* (order, split, groups, offsets, bytes of an offset, stream, a, b, out, start, bias) */
@@ -145,8 +142,8 @@ static PyObject *device_grouped(PyObject *self, PyObject *tuple) {
   for (int i = 0; i < 5; i++)
     if (read_view(names[i], tuples[i], views[i]) != 0) return NULL;
   dg_status status;
-  Py_BEGIN_ALLOW_THREADS status = dg_gemm_grouped(device_of(self), &args);
-  Py_END_ALLOW_THREADS if (status != DG_OK) return raise_status(status);
+  Py_BEGIN_ALLOW_THREADS status = dg_gemm_grouped(core_device(self), &args);
+  Py_END_ALLOW_THREADS if (status != DG_OK) return core_raise(status);
   Py_RETURN_NONE;
 }
 
@@ -154,8 +151,8 @@ static PyObject *device_set_threads(PyObject *self, PyObject *count) {
   const long threads = PyLong_AsLong(count);
   if (threads == -1 && PyErr_Occurred()) return NULL;
   const int clipped = threads < -1 ? -1 : threads > 1 << 20 ? 1 << 20 : (int)threads;
-  const dg_status status = dg_device_set_threads(device_of(self), clipped);
-  if (status != DG_OK) return raise_status(status);
+  const dg_status status = dg_device_set_threads(core_device(self), clipped);
+  if (status != DG_OK) return core_raise(status);
   Py_RETURN_NONE;
 }
 
@@ -163,7 +160,7 @@ static PyObject *device_kernels(PyObject *self, PyObject *unused) {
   (void)unused;
   PyObject *list = PyList_New(0);
   dg_kernel_info info;
-  for (int i = 0; list && dg_kernel_at(device_of(self), i, &info) == DG_OK; i++) {
+  for (int i = 0; list && dg_kernel_at(core_device(self), i, &info) == DG_OK; i++) {
     PyObject *row = Py_BuildValue("(siz)", info.name, (int)info.order, info.withheld);
     if (row == NULL || PyList_Append(list, row) != 0) Py_CLEAR(list);
     Py_XDECREF(row);
@@ -173,12 +170,12 @@ static PyObject *device_kernels(PyObject *self, PyObject *unused) {
 
 static PyObject *device_name(PyObject *self, void *unused) {
   (void)unused;
-  return PyUnicode_FromString(dg_device_name(device_of(self)));
+  return PyUnicode_FromString(dg_device_name(core_device(self)));
 }
 
 static PyObject *device_description(PyObject *self, void *unused) {
   (void)unused;
-  return PyUnicode_FromString(dg_device_description(device_of(self)));
+  return PyUnicode_FromString(dg_device_description(core_device(self)));
 }
 
 static PyMethodDef device_methods[] = {
@@ -225,7 +222,7 @@ static PyObject *core_reference(PyObject *module, PyObject *tuple) {
   (void)module;
   if (read_gemm(tuple, &args) != 0) return NULL;
   Py_BEGIN_ALLOW_THREADS status = dg_reference(&args);
-  Py_END_ALLOW_THREADS if (status != DG_OK) return raise_status(status);
+  Py_END_ALLOW_THREADS if (status != DG_OK) return core_raise(status);
   Py_RETURN_NONE;
 }
 
@@ -292,12 +289,16 @@ static PyMethodDef functions[] = {
     {0},
 };
 
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec) {
+  PyObject *type = PyType_FromSpec(spec);
+  if (type != NULL && PyModule_AddObject(module, name, type) == 0) return 0;
+  Py_XDECREF(type);
+  return -1;
+}
+
 static int fill_module(PyObject *module) {
-  PyObject *type = PyType_FromSpec(&device_spec);
-  if (type == NULL || PyModule_AddObject(module, "Device", type) != 0) {
-    Py_XDECREF(type);
-    return -1;
-  }
+  if (add_type(module, "Device", &device_spec) != 0) return -1;
+  if (add_type(module, "Tensors", &core_tensors_spec) != 0) return -1;
   if (PyModule_AddStringConstant(module, "version", dg_version()) != 0) return -1;
   return PyModule_AddIntConstant(module, "abi", dg_abi());
 }

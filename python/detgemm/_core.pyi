@@ -1,4 +1,4 @@
-from typing import Optional
+from typing import Any, Optional
 
 View = Optional[tuple[int, int, int, int, int, int, int]]
 
@@ -52,6 +52,22 @@ class Device:
     ) -> None: ...
     def kernels(self) -> list[tuple[str, int, Optional[str]]]: ...
     def set_threads(self, count: int, /) -> None: ...
+
+class Tensors:
+    def __new__(cls, *given: Any) -> Tensors: ...
+    def state(self, *tensors: Any) -> int: ...
+    def product(
+        self,
+        device: Device,
+        stream: int,
+        order: int,
+        a: Any,
+        b: Any,
+        flags: int,
+        bias: Any,
+        fp32: bool,
+        /,
+    ) -> Any: ...
 
 def reference(
     order: int, batch: int, stream: int, a: View, b: View, out: View, start: View, bias: View, /

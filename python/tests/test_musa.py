@@ -23,7 +23,8 @@ def current_stream(index):
 torch.musa = types.SimpleNamespace(is_available=lambda: True, current_stream=current_stream)
 
 import detgemm.torch as dt
-from detgemm import _devices, registry
+from types import SimpleNamespace
+from detgemm import _core, _devices, registry
 from detgemm.torch import _det_gemm_op, _kernels
 
 device = torch.device("musa", 1)
@@ -32,22 +33,20 @@ assert _kernels.platform_of(device) == "musa"
 assert _kernels.name_of(device) == "musa:1"
 
 opened = []
-runs = []
-
-class Handle:
-    def gemm(self, *arguments):
-        runs.append(arguments)
-
 real = _devices.handle
+handles = []
 
-def handle(name, threads=0):
+def handle(name, threads=0):  # the CPU stands in for the GPU's computing
     opened.append(name)
-    return real(name, threads) if name == "cpu" else Handle()
+    handles.append(real("cpu", threads))
+    return handles[-1]
 
 _devices.handle = handle
-gemm, used = _kernels.target(device)
+there = SimpleNamespace(is_cpu=False, is_cuda=False, device=device, get_device=lambda: 1)
+found, used = _kernels.target(there)
 assert opened == ["musa:1"] and calls == [1] and used == 0x1234
-gemm, used = _kernels.target(device)
+found, used = _kernels.target(there)
+assert found is handles[0]
 assert calls == [1, 1] and used == 0x1234, "the stream is asked for at every call"
 
 op = registry.get_op("det_gemm", device="musa")
@@ -66,14 +65,16 @@ class Elsewhere(torch.Tensor):
     def device(self):
         return device
 
+    is_cpu = property(lambda self: False)
+
+    def get_device(self):
+        return 1
+
 a = torch.ones(2, 3, dtype=torch.bfloat16).as_subclass(Elsewhere)
 b = torch.ones(3, 4, dtype=torch.bfloat16).as_subclass(Elsewhere)
-_kernels._matrix(a, b, False, None, "fma", True)
-order, batch, on, view_a, view_b, view_out, start, bias = runs[-1]
-assert (order, batch, on, start, bias) == (1, 1, 0x1234, None, None)
-assert view_a == (a.data_ptr(), 1, 2, 3, 3, 1, 0)
-assert view_b == (b.data_ptr(), 1, 3, 4, 4, 1, 0)
-assert view_out[1:] == (3, 2, 4, 4, 1, 0)
+plain = torch.ones(2, 3, dtype=torch.bfloat16) @ torch.ones(3, 4, dtype=torch.bfloat16)
+assert torch.equal(_kernels.matmul(a, b, None, None, "fma", False).as_subclass(torch.Tensor), plain)
+assert calls == [1, 1, 1]
 
 for key in ("PrivateUse1",):
     assert torch._C._dispatch_has_kernel_for_dispatch_key("detgemm::linear", key)

@@ -349,7 +349,7 @@ def test_thread_count_changes_no_bit_and_follows_torch():
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
             assert_same(dt.linear(a, w), expected)
-            assert threads in _kernels._cpu_gemms
+            assert threads in _kernels._cpus
     finally:
         torch.set_num_threads(before)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from detgemm import _devices, _orders
 from detgemm.torch import _kernels, _ops
-from detgemm.torch._plain import needs_gradient, plain
+from detgemm.torch._plain import PLAIN, WATCHED, state
 
 
 class _Matmul(torch.autograd.Function):
@@ -94,11 +94,11 @@ def _matrices(
     order: str,
     fp32: bool,
 ) -> Tensor:
-    if not plain(a, b, start, bias):
-        return _ops.matmul(a, b, start, bias, order, fp32)
-    if needs_gradient(a, b, start, bias):
-        return _matmul_recorded(a, b, start, bias, order, fp32)
-    return _kernels.matmul(a, b, start, bias, order, fp32)
+    found = state(a, b, start, bias)
+    if found == PLAIN:
+        return _kernels.matmul(a, b, start, bias, order, fp32)
+    call = _ops.matmul if found == WATCHED else _matmul_recorded
+    return call(a, b, start, bias, order, fp32)
 
 
 def _write(
@@ -107,9 +107,10 @@ def _write(
     """Into memory of the caller's: no gradient can pass through that, as with torch.matmul."""
     if not isinstance(out, Tensor):
         raise TypeError(f"out is a {type(out).__name__}; it must be a tensor")
-    if needs_gradient(out, *(x for x in (a, b, start, bias) if isinstance(x, Tensor))):
+    operands = [x for x in (out, a, b, start, bias) if isinstance(x, Tensor)]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in operands):
         raise RuntimeError("out= does not support automatic differentiation; leave it out")
-    if not plain(a, b, out, start):
+    if state(a, b, out, start) == WATCHED:
         out.copy_(_finish(_ops.matmul(a, b, start, bias, order, True), out.dtype))
         return out
     shape = _kernels.product_shape(a, b, start, bias, order)
@@ -192,12 +193,12 @@ def linear(
         return _foreign(linear, "the input", a, weight, bias, order=order, out_dtype=out_dtype)
     chosen = _order(order, a)
     fp32 = False if out_dtype is None else _wide(a, out_dtype)
-    if not plain(a, weight, bias):
-        result = _ops.linear(a, weight, bias, chosen, fp32)
-    elif needs_gradient(a, weight, bias):
-        result = _linear_recorded(a, weight, bias, chosen, fp32)
-    else:
+    found = state(a, weight, bias)
+    if found == PLAIN:
         result = _kernels.linear(a, weight, bias, chosen, fp32)
+    else:
+        call = _ops.linear if found == WATCHED else _linear_recorded
+        result = call(a, weight, bias, chosen, fp32)
     return result if out_dtype is None else _finish(result, out_dtype)
 
 
@@ -216,6 +217,4 @@ def grad_weight(
         return _foreign(grad_weight, "a", a, dc, order=order, out_dtype=out_dtype, start=start)
     chosen = _order(order, a)
     fp32 = _wide(a, out_dtype)
-    direct = plain(a, dc, start) and not needs_gradient(a, dc, start)
-    op = _kernels.grad_weight if direct else _ops.grad_weight
-    return _finish(op(a, dc, start, chosen, fp32), out_dtype)
+    return _finish(_ops.grad_weight(a, dc, start, chosen, fp32), out_dtype)

@@ -81,7 +81,7 @@ def _run(
     bias: Optional[Tensor],
     order: str,
 ) -> Tensor:
-    device, stream = _kernels.handle_of(a.device)
+    device, stream = _kernels.target(a)
     offsets = offsets.contiguous()
     vectors = None if bias is None else _view(bias[None] if bias.dim() == 1 else bias[:, None])
     device.grouped(

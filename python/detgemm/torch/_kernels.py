@@ -7,13 +7,14 @@ from typing import Optional
 import torch
 
 from detgemm import _core, _devices, _orders
-from detgemm._product import BF16, F16, F32, Gemm, Strided, broadcast_shapes, multiply
+from detgemm._product import Strided, broadcast_shapes, multiply
+from detgemm.torch import _plain
 
-DTYPES = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
+DTYPES = _plain.DTYPES
 PLATFORM_OF_CUDA = "hip" if torch.version.hip else "cuda"
 
-_gemms: dict[tuple[str, int], Gemm] = {}
-_cpu_gemms: dict[int, Gemm] = {}  # by the number of threads
+_opened: dict[tuple[str, int], _core.Device] = {}
+_cpus: dict[int, _core.Device] = {}  # by the number of threads
 
 
 def _musa_stream(index: int) -> int:
@@ -40,29 +41,22 @@ def platform_of(device: torch.device) -> str:
     )
 
 
-def target(device: torch.device) -> tuple[Gemm, int]:
-    """The library's product on a device, and the stream it is to run on."""
-    if device.type == "cpu":
+def target(x: torch.Tensor) -> tuple[_core.Device, int]:
+    """The library's device that a tensor is on, and the stream a product is to run on."""
+    if x.is_cpu:
         threads = torch.get_num_threads()
-        gemm = _cpu_gemms.get(threads)
-        if gemm is None:
-            gemm = _cpu_gemms[threads] = _devices.handle("cpu", threads).gemm
-        return gemm, 0
-    index = device.index or 0
-    if device.type == "cuda":
-        gemm = _gemms.get(("cuda", index))
-        if gemm is not None:
-            return gemm, _cuda_stream(index)
-    platform = platform_of(device)
-    gemm = _devices.handle(f"{platform}:{index}").gemm
-    _gemms[(device.type, index)] = gemm
-    return gemm, (_musa_stream if platform == "musa" else _cuda_stream)(index)
-
-
-def handle_of(device: torch.device) -> tuple[_core.Device, int]:
-    """The library's device itself, and the stream."""
-    threads = torch.get_num_threads() if device.type == "cpu" else 0
-    return _devices.handle(name_of(device), threads), target(device)[1]
+        cpu = _cpus.get(threads)
+        if cpu is None:
+            cpu = _cpus[threads] = _devices.handle("cpu", threads)
+        return cpu, 0
+    index = x.get_device()
+    if x.is_cuda:
+        device = _opened.get(("cuda", index))
+        if device is not None:
+            return device, _cuda_stream(index)
+    platform = platform_of(x.device)
+    device = _opened[(x.device.type, index)] = _devices.handle(f"{platform}:{index}")
+    return device, (_musa_stream if platform == "musa" else _cuda_stream)(index)
 
 
 def name_of(device: torch.device) -> str:
@@ -167,9 +161,9 @@ def product_into(
     order: str,
 ) -> None:
     """Computes into memory that is there already."""
-    gemm, stream = target(a.device)
+    device, stream = target(a)
     multiply(
-        gemm,
+        device.gemm,
         _orders.CODES[order],
         stream,
         strided(a),
@@ -180,52 +174,9 @@ def product_into(
     )
 
 
-def _matrix(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    turned: bool,
-    bias: Optional[torch.Tensor],
-    order: str,
-    fp32: bool,
-) -> Optional[torch.Tensor]:
-    """The product of two matrices (b or b^T), with as little Python as can be. None where something
-    is unusual: then the general way computes it or explains what is wrong."""
-    dtype = a.dtype
-    code = DTYPES.get(dtype)
-    device = a.device
-    if code is None or b.dtype is not dtype or b.device != device:
-        return None
-    if a.layout is not torch.strided or b.layout is not torch.strided or a.is_nested or b.is_nested:
-        return None
-    left, right = a.stride(), b.stride()
-    if len(left) != 2 or len(right) != 2:
-        return None
-    m, k = a.shape
-    inner, n = b.shape
-    rows, cols = right
-    if turned:
-        inner, n, rows, cols = n, inner, cols, rows
-    if inner != k or (code == F32 and order == "tc16"):
-        return None
-    vector = None
-    if bias is not None:
-        kind = DTYPES.get(bias.dtype)
-        if kind is None or bias.dim() != 1 or bias.shape[0] != n or bias.device != device:
-            return None
-        vector = (bias.data_ptr(), kind, 1, n, 0, bias.stride(0), 0)
-    gemm, stream = target(device)
-    out = a.new_empty((m, n), dtype=torch.float32) if fp32 else a.new_empty((m, n))
-    gemm(
-        _orders.CODES[order],
-        1,
-        stream,
-        (a.data_ptr(), code, m, k, left[0], left[1], 0),
-        (b.data_ptr(), code, k, n, rows, cols, 0),
-        (out.data_ptr(), F32 if fp32 else code, m, n, n, 1, 0),
-        None,
-        vector,
-    )
-    return out
+# What TENSORS.product exchanges before the product, or of its result.
+_A_TRANSPOSED, _B_TRANSPOSED, _OUT_TRANSPOSED = 1, 2, 4
+_product = _plain.TENSORS.product
 
 
 def matmul(
@@ -238,7 +189,10 @@ def matmul(
 ) -> torch.Tensor:
     """a[..., M, K] b[..., K, N]."""
     if start is None:
-        done = _matrix(a, b, False, bias, order, fp32)
+        device, stream = target(a)
+        done: Optional[torch.Tensor] = _product(
+            device, stream, _orders.CODES[order], a, b, 0, bias, fp32
+        )
         if done is not None:
             return done
     shape = product_shape(a, b, start, bias, order)
@@ -272,7 +226,10 @@ def linear(
     a: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], order: str, fp32: bool
 ) -> torch.Tensor:
     """a[..., K] weight[N, K]^T."""
-    done = _matrix(a, weight, True, bias, order, fp32)
+    device, stream = target(a)
+    done: Optional[torch.Tensor] = _product(
+        device, stream, _orders.CODES[order], a, weight, _B_TRANSPOSED, bias, fp32
+    )
     if done is not None:
         return done
     shape = linear_shape(a, weight, bias, order)
@@ -313,6 +270,14 @@ def grad_weight(
 ) -> torch.Tensor:
     """dc^T a as a contiguous [N, K], summed over all dimensions but the last, ascending. An input
     whose leading dimensions are no evenly stepping sequence of rows is copied into one."""
+    if start is None:
+        device, stream = target(a)
+        flags = _A_TRANSPOSED | _OUT_TRANSPOSED
+        done: Optional[torch.Tensor] = _product(
+            device, stream, _orders.CODES[order], a, dc, flags, None, fp32
+        )
+        if done is not None:
+            return done
     n, k = grad_weight_shape(a, dc, start)
     rows, columns = rows_of(a), rows_of(dc)
     out = a.new_empty((n, k), dtype=torch.float32 if fp32 else a.dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from detgemm.torch import _kernels
-from detgemm.torch._plain import needs_gradient, plain
+from detgemm.torch._plain import PLAIN, state
 
 LIBRARY = torch.library.Library("detgemm", "DEF")
 # Where the kernels run. PrivateUse1 is what torch_musa calls "musa".
@@ -82,7 +82,7 @@ def entry(name: str, kernel: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def call(*args: Any) -> Tensor:
         if not torch.compiler.is_compiling():
             tensors = args[:count]
-            if plain(*tensors) and not needs_gradient(*tensors):
+            if state(*tensors) == PLAIN:
                 return kernel(*args)
             _check_arguments(name, schema, tensors)
             if torch._C._are_functorch_transforms_active():

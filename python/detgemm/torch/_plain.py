@@ -11,47 +11,38 @@ from torch import Tensor
 from torch.autograd import forward_ad as _forward_ad
 from torch.nn import Parameter
 
+from detgemm import _core
+from detgemm._product import BF16, F16, F32
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-_TYPES = (Tensor, Parameter)
-_DEVICES = ("cpu", "cuda", "musa", "privateuseone")
-_dispatch_modes = torch._C._len_torch_dispatch_stack
+DTYPES = {torch.bfloat16: BF16, torch.float16: F16, torch.float32: F32}
 _transforms = torch._C._are_functorch_transforms_active
 _tracing = torch._C._get_tracing_state
-_autocast = torch.is_autocast_enabled
-_grad_enabled = torch.is_grad_enabled
+
+# state() and product() for the tensors of this PyTorch.
+TENSORS = _core.Tensors(
+    (Tensor, Parameter),
+    DTYPES,
+    torch.strided,
+    torch.float32,
+    _core.Device,
+    ("musa", "privateuseone"),
+    _forward_ad,
+    torch._C._len_torch_dispatch_stack,
+    _transforms,
+    _tracing,
+    torch.is_autocast_enabled,
+    torch.is_grad_enabled,
+)
+WATCHED, PLAIN, RECORDED = 0, 1, 2
+_state = TENSORS.state
 
 
-def _simple(x: Optional[Tensor]) -> bool:
-    """Memory that holds the values as they are: no subclass, no other object, no lazy negative."""
-    return x is None or (type(x) in _TYPES and not x.is_neg())
-
-
-def plain(a: Tensor, b: Tensor, *others: Optional[Tensor]) -> bool:
-    """Whether nothing watches or changes operators, and the tensors are ordinary ones."""
-    if torch.compiler.is_compiling() or type(a) not in _TYPES or type(b) not in _TYPES:
-        return False
-    kind = "cpu" if a.is_cpu else "cuda" if a.is_cuda else a.device.type
-    return (
-        kind in _DEVICES
-        and _dispatch_modes() == 0
-        and not _transforms()
-        and _tracing() is None
-        and _forward_ad._current_level < 0
-        and not _autocast(kind)
-        and not a.is_neg()
-        and not b.is_neg()
-        and all(map(_simple, others))
-    )
-
-
-def needs_gradient(*tensors: Optional[Tensor]) -> bool:
-    """Whether the call is to be recorded."""
-    if _grad_enabled():
-        for x in tensors:
-            if x is not None and x.requires_grad:
-                return True
-    return False
+def state(*tensors: Optional[Tensor]) -> int:
+    """WATCHED: something watches or changes operators, or a tensor is no ordinary one; PLAIN: the
+    kernel alone may be called; RECORDED: with its gradient."""
+    return WATCHED if torch.compiler.is_compiling() else _state(*tensors)
 
 
 def _recorder() -> Optional[str]:
