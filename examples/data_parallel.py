@@ -55,11 +55,12 @@ def main() -> None:
     parser.add_argument("--order", default="fma", choices=("fma", "tc16"))
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
-    device = "cpu"
+    device, bound = "cpu", None
     if options.backend == "nccl":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    dist.init_process_group(options.backend, timeout=timedelta(seconds=60))
+        bound = torch.device(device)
+    dist.init_process_group(options.backend, timeout=timedelta(seconds=60), device_id=bound)
     ranks = dist.get_world_size()
     dealt = {
         "in a row": [i * ranks // MICRO_BATCHES for i in range(MICRO_BATCHES)],

@@ -41,11 +41,13 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60, help="seconds")
     parser.add_argument("--fail", choices=("dies", "hangs", "shape", "dtype"))
     options = parser.parse_args()
-    device = "cpu"
+    device, bound = "cpu", None
     if options.backend == "nccl":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    dist.init_process_group(options.backend, timeout=timedelta(seconds=options.timeout))
+        bound = torch.device(device)
+    timeout = timedelta(seconds=options.timeout)
+    dist.init_process_group(options.backend, timeout=timeout, device_id=bound)
     torch.manual_seed(0)
     up = nn.Linear(options.width, 4 * options.width).to(device, torch.bfloat16)
     down = nn.Linear(4 * options.width, options.width).to(device, torch.bfloat16)

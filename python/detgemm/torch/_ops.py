@@ -3,7 +3,7 @@ dispatcher: schemas, kernels, fake kernels, gradients, and the rules for vmap an
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -102,6 +102,27 @@ grad_weight = entry("grad_weight", _kernels.grad_weight)
 # ---- gradients: sums in the same order, as operators, so that they can be differentiated again --
 
 
+class _Products(NamedTuple):
+    """The products that gradients consist of."""
+
+    matmul: Callable[..., Tensor]
+    linear: Callable[..., Tensor]
+    grad_weight: Callable[..., Tensor]
+
+
+_ENTRIES = _Products(matmul, linear, grad_weight)
+_KERNELS = _Products(_kernels.matmul, _kernels.linear, _kernels.grad_weight)
+
+
+def _products(*tensors: Tensor) -> _Products:
+    """The kernels alone where nobody watches: asked once for all the products of these tensors."""
+    return _KERNELS if state(*tensors) == PLAIN else _ENTRIES
+
+
+def _rounded(dc: Tensor, dtype: torch.dtype) -> Tensor:
+    return dc if dc.dtype == dtype else dc.to(dtype)
+
+
 def _reduced_matmul(
     left: Tensor, right: Tensor, own: tuple[int, ...], dtype: torch.dtype, order: str
 ) -> Tensor:
@@ -140,15 +161,20 @@ def matmul_gradients(
 ) -> list[Optional[Tensor]]:
     """The gradients of a, b, start and bias, those that are needed. dc is rounded to a's dtype."""
     grads: list[Optional[Tensor]] = [None, None, None, None]
-    rounded = dc.to(a.dtype)
-    if needs[0]:
+    rounded = _rounded(dc, a.dtype)
+    ops, fp32 = _products(rounded, a, b), a.dtype == torch.float32
+    if needs[0] and b.dim() == 2:
+        grads[0] = ops.linear(rounded, b, None, order, fp32)
+    elif needs[0]:
         grads[0] = _reduced_matmul(rounded, b.mT, tuple(a.shape[:-2]), a.dtype, order)
     if needs[1]:
         if b.dim() == 2 and b.stride(0) == 1 and b.stride(1) != 1:
-            grads[1] = grad_weight(a, rounded, None, order, b.dtype == torch.float32).t()
+            grads[1] = ops.grad_weight(a, rounded, None, order, fp32).t()
+        elif a.dim() == b.dim() == 2:
+            grads[1] = ops.matmul(a.t(), rounded, None, None, order, fp32)
         elif b.dim() == 2 and a.dim() > 2:
             rows, columns = _kernels.rows_of(a), _kernels.rows_of(rounded)
-            grads[1] = matmul(rows.t(), columns, None, None, order, b.dtype == torch.float32)
+            grads[1] = ops.matmul(rows.t(), columns, None, None, order, fp32)
         else:
             grads[1] = _reduced_matmul(a.mT, rounded, tuple(b.shape[:-2]), b.dtype, order)
     if needs[2]:
@@ -168,14 +194,14 @@ def linear_gradients(
 ) -> list[Optional[Tensor]]:
     """The gradients of a, weight (a contiguous [N, K]) and bias, those that are needed."""
     grads: list[Optional[Tensor]] = [None, None, None]
-    rounded = dc.to(a.dtype)
+    rounded = _rounded(dc, a.dtype)
+    ops, fp32 = _products(rounded, a, weight), a.dtype == torch.float32
     if needs[0]:
-        fp32 = a.dtype == torch.float32
         vector = rounded.dim() == 1
-        grad = matmul(rounded[None] if vector else rounded, weight, None, None, order, fp32)
+        grad = ops.matmul(rounded[None] if vector else rounded, weight, None, None, order, fp32)
         grads[0] = grad[0] if vector else grad
     if needs[1]:
-        grads[1] = grad_weight(a, rounded, None, order, weight.dtype == torch.float32)
+        grads[1] = ops.grad_weight(a, rounded, None, order, fp32)
     if needs[2] and bias is not None:
         grads[2] = grad_bias(rounded, bias, order)
     return grads
