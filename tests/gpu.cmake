@@ -24,7 +24,7 @@ function(detgemm_driver_double platform library)
   target_include_directories(fake_${platform} PRIVATE ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(fake_${platform} PRIVATE detgemm_flags Threads::Threads m)
 
-  add_executable(test_gpu_host_${platform} test_gpu_host.c fake_images.c
+  add_executable(test_gpu_host_${platform} test_gpu_host.c on_cpu.c fake_images.c
     $<TARGET_OBJECTS:native_kernels> $<TARGET_OBJECTS:detgemm_objects>)
   target_compile_definitions(test_gpu_host_${platform} PRIVATE _GNU_SOURCE
     $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>
@@ -44,6 +44,25 @@ if(CMOCKA_LIBRARY)
   detgemm_driver_double(cuda libcuda.so.1)
   detgemm_driver_double(musa libmusa.so)
   detgemm_driver_double(hip libamdhip64.so.6)
+endif()
+
+# The same for OpenCL, whose interface is another.
+if(CMOCKA_LIBRARY AND DETGEMM_OPENCL)
+  add_library(fake_opencl SHARED fake_opencl.c)
+  set_target_properties(fake_opencl PROPERTIES PREFIX "" OUTPUT_NAME libOpenCL.so.1 SUFFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/fake_opencl)
+  target_compile_definitions(fake_opencl PRIVATE _GNU_SOURCE)
+  target_include_directories(fake_opencl PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(fake_opencl PRIVATE detgemm_flags Threads::Threads)
+  add_executable(test_opencl_host test_opencl_host.c on_cpu.c $<TARGET_OBJECTS:detgemm_objects>)
+  target_compile_definitions(test_opencl_host PRIVATE _GNU_SOURCE
+    $<TARGET_PROPERTY:detgemm_objects,COMPILE_DEFINITIONS>)
+  target_include_directories(test_opencl_host PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(test_opencl_host PRIVATE detgemm_flags ${link_libraries} ${CMOCKA_LIBRARY})
+  add_dependencies(test_opencl_host fake_opencl)
+  add_test(NAME gpu_host_opencl COMMAND test_opencl_host)
+  set_tests_properties(gpu_host_opencl PROPERTIES TIMEOUT 300
+    ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}/fake_opencl")
 endif()
 
 # bench/call_cost.c says what it is.

@@ -20,6 +20,7 @@
 #include "detgemm.h"
 #include "fake_driver.h"
 #include "native_kernels.h"
+#include "on_cpu.h"
 #include FAKE_NAMES
 
 #define TEXT_(x) #x
@@ -66,40 +67,9 @@ static void load_double(void) {
   find(library, TEXT(FAKE_stream_destroy), &stream_destroy);
 }
 
-/* ---- what a launch computes: the same product by the CPU's kernels, which are fast ---- */
-
-static dg_view view_of(const dg_operand *x, int64_t rows, int64_t cols) {
-  return (dg_view){.data = x->data,
-                   .rows = rows,
-                   .cols = cols,
-                   .row_stride = x->rs,
-                   .col_stride = x->cs,
-                   .batch_stride = x->bs,
-                   .dtype = (dg_dtype)x->dtype};
-}
-
 static dg_device *cpu;
 
-static void compute_on_cpu(const fake_launch *launch) {
-  const dg_problem *p = launch->parameters[0];
-  dg_gemm_args g = dg_gemm_args_init();
-  g.order = (dg_order)p->order;
-  g.batch = p->batch;
-  g.a = view_of(&p->a, p->m, p->k);
-  g.b = view_of(&p->b, p->k, p->n);
-  g.out = view_of(&p->out, p->m, p->n);
-  g.start = view_of(&p->start, p->m, p->n);
-  g.bias = view_of(&p->bias, 1, p->n);
-  if (p->bias.rs != 0) { /* the library exchanged the sides: one value per row */
-    const dg_view a = g.a;
-    g.a = dg_transposed(g.b);
-    g.b = dg_transposed(a);
-    g.out = dg_transposed(g.out);
-    g.start = dg_transposed(g.start);
-    g.bias = dg_transposed(view_of(&p->bias, p->m, 1));
-  }
-  if (dg_gemm(cpu, &g) != DG_OK) give_up("", dg_last_error());
-}
+static void compute(const fake_launch *launch) { compute_on_cpu(cpu, launch->parameters[0]); }
 
 /* ---- a case in a child; it says what went wrong and exits with 1 ---- */
 
@@ -123,7 +93,7 @@ static int in_child(void (*body)(int), int argument) {
     load_double();
     setenv("OMP_NUM_THREADS", "1", 1);
     if (dg_device_open("cpu", &cpu) != DG_OK) give_up("", dg_last_error());
-    fake->execute = compute_on_cpu;
+    fake->execute = compute;
     body(argument);
     CHECK(fake->misuse[0] == '\0');
     exit(0);

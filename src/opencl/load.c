@@ -71,24 +71,34 @@ int dg_opencl_load(const char **why) {
 void *dg_opencl_device(int index) { return devices[index]; }
 
 dg_status dg_opencl_fail(int error, const char *call) {
-  enum { DEVICE_UNAVAILABLE = -2, ALLOCATION = -4, RESOURCES = -5, HOST_MEMORY = -6 };
-  enum { BUILD = -11, QUEUE = -36, KERNEL_ARGS = -52, WORK_GROUP = -54 };
+  enum { ALLOCATION = -4, RESOURCES = -5, HOST_MEMORY = -6, BUFFER_SIZE = -61 };
+  enum { QUEUE = -36, MEM_OBJECT = -38 };
   switch (error) {
     case ALLOCATION:
     case HOST_MEMORY:
+    case BUFFER_SIZE:
       return dg_fail(DG_ERROR_MEMORY, "%s failed for lack of memory (%d); free some", call, error);
     case RESOURCES:
-    case WORK_GROUP:
-      return dg_fail(DG_ERROR_UNSUPPORTED,
-                     "%s failed: the device has not the registers, threads or memory (%d); try a "
-                     "smaller tile with DETGEMM_KERNEL",
+      return dg_fail(DG_ERROR_DEVICE,
+                     "%s failed for lack of resources (%d), or an earlier kernel in the queue has "
+                     "failed",
                      call, error);
     case QUEUE:
       return dg_fail(DG_ERROR_ARGUMENT, "%s failed: stream is no live cl_command_queue (%d)", call,
                      error);
-    case DEVICE_UNAVAILABLE:
-    case BUILD:
-    case KERNEL_ARGS:
+    case MEM_OBJECT:
+      return dg_fail(DG_ERROR_ARGUMENT, "%s failed: it is no live cl_mem (%d)", call, error);
+    case 0: return dg_fail(DG_ERROR_DEVICE, "%s gave nothing and no error", call);
     default: return dg_fail(DG_ERROR_DEVICE, "%s failed with OpenCL error %d", call, error);
   }
+}
+
+dg_status dg_opencl_fail_launch(int error, const char *row) {
+  enum { RESOURCES = -5, WORK_GROUP = -54, WORK_ITEM = -55 };
+  if (error != RESOURCES && error != WORK_GROUP && error != WORK_ITEM)
+    return dg_opencl_fail(error, row);
+  return dg_fail(DG_ERROR_UNSUPPORTED,
+                 "%s failed: the device has not the registers, threads or memory (%d); try a "
+                 "smaller tile with DETGEMM_KERNEL",
+                 row, error);
 }

@@ -169,10 +169,8 @@ static dg_status wrap(void *context, struct dg_opencl_stretch *s) {
   int error = 0;
   s->buffer = dg_cl.clCreateBuffer(context, (s->written ? READ_WRITE : READ_ONLY) | USE_HOST_PTR,
                                    s->high - s->low, (void *)s->low, &error);
-  if (error != 0) {
-    s->buffer = NULL;
-    return dg_opencl_fail(error, "wrapping memory in a buffer");
-  }
+  if (error != 0) s->buffer = NULL;
+  if (s->buffer == NULL) return dg_opencl_fail(error, "wrapping memory in a buffer");
   s->svm = dg_cl.clGetMemObjectInfo(s->buffer, USES_SVM_POINTER, sizeof svm, &svm, NULL) == 0 &&
            svm != 0;
   return DG_OK;
@@ -248,20 +246,28 @@ bool dg_opencl_reads_offsets(const dg_opencl_memory *memory) {
   return false;
 }
 
-dg_status dg_opencl_finish(void *queue, dg_opencl_memory *memory) {
+static dg_status bring_back(void *queue, const struct dg_opencl_stretch *s) {
   enum { MAP_READ = 1, BLOCKING = 1 };
-  bool plain = false;
   int error = 0;
-  for (int i = 0; i < memory->count && error == 0; i++) {
+  void *data = dg_cl.clEnqueueMapBuffer(queue, s->buffer, BLOCKING, MAP_READ, 0, s->high - s->low,
+                                        0, NULL, NULL, &error);
+  if (error != 0 || data == NULL) return dg_opencl_fail(error, "bringing back the result");
+  error = dg_cl.clEnqueueUnmapMemObject(queue, s->buffer, data, 0, NULL, NULL);
+  return error == 0 ? DG_OK : dg_opencl_fail(error, "clEnqueueUnmapMemObject");
+}
+
+dg_status dg_opencl_finish(void *queue, const dg_opencl_memory *memory) {
+  bool plain = false;
+  dg_status status = DG_OK;
+  for (int i = 0; i < memory->count; i++) {
     const struct dg_opencl_stretch *s = &memory->stretches[i];
     plain |= !s->svm;
-    if (s->svm || !s->written) continue;
-    void *data = dg_cl.clEnqueueMapBuffer(queue, s->buffer, BLOCKING, MAP_READ, 0, s->high - s->low,
-                                          0, NULL, NULL, &error);
-    if (error == 0) error = dg_cl.clEnqueueUnmapMemObject(queue, s->buffer, data, 0, NULL, NULL);
+    if (!s->svm && s->written && status == DG_OK) status = bring_back(queue, s);
   }
-  if (error == 0) error = plain ? dg_cl.clFinish(queue) : dg_cl.clFlush(queue);
-  return error == 0 ? DG_OK : dg_opencl_fail(error, "the kernel");
+  /* Even after a failure: the kernel must not go on in memory that the caller may free. */
+  const int error = plain ? dg_cl.clFinish(queue) : dg_cl.clFlush(queue);
+  if (status != DG_OK || error == 0) return status;
+  return dg_opencl_fail(error, "waiting for the kernel");
 }
 
 void dg_opencl_unbind(dg_opencl_memory *memory) {

@@ -60,6 +60,9 @@ void *dg_opencl_device(int index);
 /* load.c: a failed call as a status and a sentence. */
 dg_status dg_opencl_fail(int error, const char *call);
 
+/* load.c: the same for a launch; DG_ERROR_UNSUPPORTED where the device cannot run this row. */
+dg_status dg_opencl_fail_launch(int error, const char *row);
+
 /* table.c. A row's arch_min: the kind of device it needs. */
 enum { DG_OPENCL_GPU = 0, DG_OPENCL_CPU = 1 };
 const dg_gpu_kernel *dg_opencl_row(int index); /* NULL past the end */
@@ -91,7 +94,7 @@ dg_status dg_opencl_bind(void *context, dg_grouped *g, dg_opencl_memory *memory)
 /* Whether a grouped product's offsets are in plain memory, where the host can check them. */
 bool dg_opencl_reads_offsets(const dg_opencl_memory *memory);
 /* Brings results back to plain memory, if there is any: the product is finished then. */
-dg_status dg_opencl_finish(void *queue, dg_opencl_memory *memory);
+dg_status dg_opencl_finish(void *queue, const dg_opencl_memory *memory);
 void dg_opencl_unbind(dg_opencl_memory *memory);
 
 /* run.c: a device of the process, shared by its handles. */

@@ -106,7 +106,7 @@ static dg_status enqueue(dg_opencl_state *state, const dg_opencl_program *progra
   if (error == 0)
     error = dg_cl.clEnqueueNDRangeKernel(queue, program->kernels[row], 1, NULL, &global, &local, 0,
                                          NULL, NULL);
-  return error == 0 ? DG_OK : dg_opencl_fail(error, dg_opencl_row(row)->name);
+  return error == 0 ? DG_OK : dg_opencl_fail_launch(error, dg_opencl_row(row)->name);
 }
 
 static dg_status execute(dg_device *device, const dg_grouped *g, int row, void *stream) {
@@ -157,10 +157,11 @@ enum { DEVICE_TYPE = 0x1000, COMPUTE_UNITS = 0x1002, FP_CONFIG = 0x101b, LOCAL_B
 enum { LITTLE_ENDIAN_DEVICE = 0x1026, COMPILER = 0x1028, NAME = 0x102b, VERSION = 0x102f };
 
 /* A text about a device, cut to size. */
-static void text_of(void *id, uint32_t what, char *text, size_t size) {
+static int text_of(void *id, uint32_t what, char *text, size_t size) {
   char whole[1024] = "";
-  dg_cl.clGetDeviceInfo(id, what, sizeof whole - 1, whole, NULL);
+  const int error = dg_cl.clGetDeviceInfo(id, what, sizeof whole - 1, whole, NULL);
   snprintf(text, size, "%s", whole);
+  return error;
 }
 
 /* What the kernels need of a device's single precision. */
@@ -169,10 +170,12 @@ static dg_status check_arithmetic(const dg_device *device, void *id) {
   uint64_t config = 0;
   uint32_t compiler = 0, little = 0;
   char version[64] = "";
-  dg_cl.clGetDeviceInfo(id, FP_CONFIG, sizeof config, &config, NULL);
-  dg_cl.clGetDeviceInfo(id, COMPILER, sizeof compiler, &compiler, NULL);
-  dg_cl.clGetDeviceInfo(id, LITTLE_ENDIAN_DEVICE, sizeof little, &little, NULL);
-  text_of(id, VERSION, version, sizeof version);
+  int error = dg_cl.clGetDeviceInfo(id, FP_CONFIG, sizeof config, &config, NULL);
+  if (error == 0) error = dg_cl.clGetDeviceInfo(id, COMPILER, sizeof compiler, &compiler, NULL);
+  if (error == 0)
+    error = dg_cl.clGetDeviceInfo(id, LITTLE_ENDIAN_DEVICE, sizeof little, &little, NULL);
+  if (error == 0) error = text_of(id, VERSION, version, sizeof version);
+  if (error != 0) return dg_opencl_fail(error, "clGetDeviceInfo");
   int major = 0, minor = 0;
   if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || 10 * major + minor < 12)
     return dg_fail(DG_ERROR_DEVICE, "%s is of \"%s\"; 1.2 or later is needed", device->name,
@@ -198,9 +201,10 @@ static dg_status start(dg_opencl_state *state, int index) {
   void *id = state->device = dg_opencl_device(index);
   text_of(id, NAME, name, sizeof name);
   text_of(id, VERSION, version, sizeof version);
-  dg_cl.clGetDeviceInfo(id, DEVICE_TYPE, sizeof type, &type, NULL);
-  dg_cl.clGetDeviceInfo(id, LOCAL_BYTES, sizeof local, &local, NULL);
-  dg_cl.clGetDeviceInfo(id, COMPUTE_UNITS, sizeof units, &units, NULL);
+  int error = dg_cl.clGetDeviceInfo(id, DEVICE_TYPE, sizeof type, &type, NULL);
+  if (error == 0) error = dg_cl.clGetDeviceInfo(id, LOCAL_BYTES, sizeof local, &local, NULL);
+  if (error == 0) error = dg_cl.clGetDeviceInfo(id, COMPUTE_UNITS, sizeof units, &units, NULL);
+  if (error != 0) return dg_opencl_fail(error, "clGetDeviceInfo");
   state->facts = (dg_gpu_facts){.arch = type & TYPE_CPU ? DG_OPENCL_CPU : DG_OPENCL_GPU,
                                 .multiprocessors = units > 0 && units < 4096 ? (int)units : 1,
                                 .shared_bytes = local < INT32_MAX ? (int)local : INT32_MAX};
@@ -241,7 +245,8 @@ static void withhold(dg_device *device, int arch) {
 static void stop(dg_opencl_state *state) {
   while (state->programs) {
     dg_opencl_program *next = state->programs->next;
-    if (!dg_gpu_forked()) dg_opencl_program_free(state->programs);
+    if (dg_gpu_forked()) free(state->programs); /* the driver's objects are its parent's */
+    else dg_opencl_program_free(state->programs);
     state->programs = next;
   }
 }
