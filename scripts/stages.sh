@@ -81,6 +81,11 @@ stage_opencl() {
   check "detgemm verify --quick on OpenCL" "$out/gcc/tools/detgemm" verify --quick --device opencl:0
   program "OpenCL memory, queues and contexts" env POCL_DEVICES="pthread basic" \
     "$out/gcc/tests/test_opencl"
+  if need oclgrind; then
+    program "OpenCL kernels under oclgrind" tests/under_oclgrind.sh "$out/gcc/tests/opencl_kernels"
+  else
+    skip "OpenCL kernels under oclgrind"
+  fi
 }
 
 # Whether the tests can fail.

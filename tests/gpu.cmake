@@ -65,6 +65,12 @@ if(CMOCKA_LIBRARY AND DETGEMM_OPENCL)
     ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}/fake_opencl")
 endif()
 
+# For a simulator; scripts/stages.sh runs it.
+add_executable(opencl_kernels opencl_kernels.c $<TARGET_OBJECTS:detgemm_objects>)
+target_compile_definitions(opencl_kernels PRIVATE _GNU_SOURCE)
+target_include_directories(opencl_kernels PRIVATE ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(opencl_kernels PRIVATE detgemm_flags ${link_libraries})
+
 # bench/call_cost.c says what it is.
 add_executable(call_cost ${PROJECT_SOURCE_DIR}/bench/call_cost.c fake_images.c
   $<TARGET_OBJECTS:detgemm_objects>)
